@@ -1,0 +1,77 @@
+"""What was asked for: the values a batch is created with and never changes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from batchwright.core.doubt import OnUncertain
+
+
+class LaneKey(NamedTuple):
+    """What shares a rate limit: a vendor, an account there (the name of the key's variable) and a model."""
+
+    vendor: str
+    account: str
+    model: str
+
+    def __str__(self) -> str:
+        return f"{self.vendor}|{self.account}|{self.model}"
+
+    @classmethod
+    def parse(cls, text: str) -> LaneKey:
+        """The inverse of `str`; a model name may hold any character. Raises ValueError for another form."""
+        vendor, account, model = text.split("|", 2)
+        return cls(vendor, account, model)
+
+
+class Destination(msgspec.Struct, frozen=True, kw_only=True):
+    """Where rows go: one vendor. Holds the *name* of the key's variable, never the key."""
+
+    vendor: str
+    base_url: str
+    """Up to and without the endpoint (`https://api.openai.com/v1`); empty for `local` and `simulated`."""
+    key_env: str = ""
+    """Empty: no key is sent."""
+    protocol: str = "openai"
+    """`openai`, `local` (a llama.cpp server started as a child) or `simulated`."""
+    profile: str = ""
+    """Name of the vendor profile (`vendors/profiles.toml`); empty: found from the base URL, else the general one."""
+    model_file: str = ""
+    """For `local`: a GGUF file; empty is the default model."""
+    models: tuple[str, ...] = ()
+    """Shell-style patterns of the model names it serves; empty: any name no other destination claims."""
+
+
+class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch was submitted with. Durable, one JSON value; nothing in it is a secret."""
+
+    name: str
+    """The input's file name, for people."""
+    source: str = ""
+    """Absolute path of the input; empty for standard input or a list."""
+    identity: str = ""
+    """Hex digest of the input bytes and of everything that changes a request's bytes or destination."""
+    input_digest: str = ""
+    """Hex digest of the input bytes alone."""
+    options: dict[str, str] = {}
+    """What `identity` was made from beside the input, for 'differs in ...' messages."""
+    destinations: tuple[Destination, ...]
+    max_attempts: int = 5
+    on_uncertain: OnUncertain = OnUncertain.RETRY
+    gate: str = "pause"
+    """`pause`, `stop` or `off`: what happens when the first rows all fail permanently in the same way."""
+    max_cost_picousd: int = -1
+    """-1: no cap."""
+    soft_cap: bool = False
+    """The cap was set although some row has no bound or price."""
+    concurrency: int = 0
+    """The user's bound on rows in flight; 0: the default."""
+    rpm: int = 0
+    tpm: int = 0
+    timeout_s: float = 0.0
+    """Total time of one attempt; 0: the default."""
+    metadata: dict[str, str] = {}
+    csv_columns: tuple[str, ...] = ()
+    """The input's own columns, in order, where it is a table."""

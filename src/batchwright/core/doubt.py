@@ -1,0 +1,114 @@
+"""What happens to a segment whose worker was lost: the rows in doubt are dealt with once, at the claim.
+
+A row still RESERVED may be at a vendor, may have been answered and paid for, or may never have been sent: nobody
+knows. It gets a note of one attempt in doubt and goes back to PENDING, or ends: as `in_doubt` under
+`on_uncertain=fail` or when its attempts are used up, as `worker_lost` when it is the only reserved row at a third or
+later death, so that a row which kills its worker never loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from batchwright.core import row_map
+from batchwright.core.failures import FailureKind
+from batchwright.core.records import Record, Tally
+
+POISON_DEATHS = 3
+"""Deaths of a segment from which a row that was reserved alone counts as the cause."""
+
+
+class OnUncertain(StrEnum):
+    RETRY = "retry"
+    """A row in doubt is sent again, and counted as a possible double payment."""
+    FAIL = "fail"
+    """A row in doubt ends as `in_doubt`: never paid twice, maybe paid for nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    row_map: bytes
+    records: list[Record]
+    """A note or an outcome for each row that was in doubt, cumulative."""
+    first: tuple[int, ...]
+    """Rows that went back to pending and are to be sent before the others."""
+    window: int
+    """How many rows of this segment the next holder may have reserved at once; 0 is no limit of this kind."""
+    tally: Tally
+    """What the taker adds to its own tally."""
+
+
+def resolve(
+    *,
+    lost_map: bytes,
+    last: Mapping[int, Record],
+    previous_map: bytes | None,
+    worst_picousd: Mapping[int, int],
+    deaths: int,
+    policy: OnUncertain,
+    max_attempts: int,
+) -> Resolution:
+    """Deals with every RESERVED row of a segment that was lost.
+
+    `last` has the latest record of rows that have one; `deaths` counts this one. A row that had a success before this
+    round (`previous_map`) and would end without one gets that success back, with the attempt added to its record.
+    """
+    new_map = bytearray(lost_map)
+    doubtful = [row for row, byte in enumerate(lost_map) if byte == row_map.RESERVED]
+    poison = len(doubtful) == 1 and deaths >= POISON_DEATHS
+    records: list[Record] = []
+    first: list[int] = []
+    tally = Tally()
+    for row in doubtful:
+        before = last.get(row)
+        base = before if before is not None else Record(row=row, byte=row_map.RESERVED, attempts=0, used=0)
+        used = base.used + 1
+        if poison:
+            end = FailureKind.WORKER_LOST
+        elif policy is OnUncertain.FAIL or used >= max_attempts:
+            end = FailureKind.IN_DOUBT
+        else:
+            end = None
+        tally.attempts += 1
+        tally.retries += 1 if base.used or base.rate_limits else 0
+        tally.doubts += 1
+        tally.possible_picousd += worst_picousd.get(row, 0)
+        previous = previous_map[row] if previous_map is not None else 0
+        if end is None:
+            row_map.clear(new_map, row)
+            first.append(row)
+            byte = row_map.PENDING
+        elif row_map.is_success(previous):
+            row_map.restore(new_map, row, previous)
+            byte = previous
+        else:
+            byte = row_map.KIND_BYTES[end]
+            row_map.finish(new_map, row, byte)
+        if byte != row_map.PENDING:
+            tally.counts[byte] = tally.counts.get(byte, 0) + 1
+        changes: dict[str, object] = {
+            "byte": byte,
+            "attempts": base.attempts + 1,
+            "used": used,
+            "doubts": base.doubts + 1,
+        }
+        if end is not None and byte == row_map.KIND_BYTES[end]:
+            changes |= {"body": b"", "http_status": 0, "code": end.value, "message": MESSAGES[end]}
+        records.append(msgspec.structs.replace(base, **changes))
+    return Resolution(
+        row_map=bytes(new_map),
+        records=records,
+        first=tuple(first),
+        window=max(1, len(doubtful) // 2) if doubtful else 0,
+        tally=tally,
+    )
+
+
+MESSAGES: dict[FailureKind, str] = {
+    FailureKind.IN_DOUBT: "the worker ended while this row was out; whether it was answered and billed is not known",
+    FailureKind.WORKER_LOST: "this row was out alone each time its worker ended abruptly; it is not sent again",
+}

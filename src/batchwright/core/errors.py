@@ -1,0 +1,82 @@
+"""What is raised, as a tree. A failed row is a value (`core.records`), never an exception.
+
+    BatchwrightError
+    ├── CallerError          the caller's fault: says what was found, what was expected, what to do
+    │   ├── InputRefused     rows that cannot be sent; carries the findings
+    │   ├── UsageError       options or settings that do not fit together
+    │   ├── NoSuchBatch      an id that names none, or more than one
+    │   └── WrongState       the batch's state does not allow the call; names the state
+    ├── NotNow               it may work later; says when or after what
+    │   ├── BatchPaused
+    │   ├── InUse            another process holds it
+    │   └── VendorUnavailable   the local model cannot start, a key's variable is missing
+    └── StoreError           the state folder: too new, damaged, full, on a network file system
+
+Anything else that escapes is a bug of ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class BatchwrightError(Exception):
+    """Base of everything this package raises on purpose. Its text is a message for a person."""
+
+
+class CallerError(BatchwrightError):
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong with one line of the input."""
+
+    line: int
+    """1-based physical line (CSV: the line its record begins on; a list: the position plus one)."""
+    code: str
+    """`invalid_json_line`, `duplicate_custom_id`, `url_mismatch`, ... (`wire.rows.CODES`)."""
+    message: str
+    """What was found and what was expected; without the line number."""
+    param: str = ""
+
+
+class InputRefused(CallerError):
+    """The input has rows that cannot be sent. `findings` is bounded; `total` counts all of them."""
+
+    def __init__(self, message: str, findings: tuple[Finding, ...] = (), total: int = 0) -> None:
+        super().__init__(message)
+        self.findings = findings
+        self.total = total or len(findings)
+
+
+class UsageError(CallerError):
+    pass
+
+
+class NoSuchBatch(CallerError):
+    pass
+
+
+class WrongState(CallerError):
+    pass
+
+
+class NotNow(BatchwrightError):
+    pass
+
+
+class BatchPaused(NotNow):
+    pass
+
+
+class InUse(NotNow):
+    pass
+
+
+class VendorUnavailable(NotNow):
+    pass
+
+
+class StoreError(BatchwrightError):
+    pass

@@ -1,0 +1,27 @@
+"""Money is an integer of 1e-12 USD ("picousd"): exact sums, no rounding drift, null where nothing is known."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+
+PICO = 10**12
+
+
+def picousd_from_usd(text: str | float | Decimal) -> int:
+    """USD, as a decimal text or number, to 1e-12 USD, half-even. Raises ValueError for what is no finite number."""
+    try:
+        amount = Decimal(str(text))
+    except InvalidOperation as error:
+        raise ValueError(f"not an amount: {text!r}") from error
+    if not amount.is_finite():
+        raise ValueError(f"not an amount: {text!r}")
+    return int((amount * PICO).to_integral_value(ROUND_HALF_EVEN))
+
+
+def usd_text(picousd: int) -> str:
+    """A JSON number: at most 12 decimals, no exponent, no trailing zeros ("0.0001364", "2", "0")."""
+    sign = "-" if picousd < 0 else ""
+    whole, fraction = divmod(abs(picousd), PICO)
+    if not fraction:
+        return f"{sign}{whole}"
+    return f"{sign}{whole}.{fraction:012d}".rstrip("0")

@@ -1,0 +1,28 @@
+"""What a user asked to be done to every row on its way in. Part of a batch's identity: it changes request bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from batchwright.core.batch_spec import Destination
+
+MAX_ROW_BYTES = 32 * 1024 * 1024
+"""A line above this is a finding (`row_too_large`), never a cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOptions:
+    destinations: tuple[Destination, ...] = ()
+    """In order of preference; `local/...` rows need none."""
+    model: str = ""
+    """Fills in for rows that name no model; never replaces one."""
+    params: dict[str, object] = field(default_factory=dict)
+    """Body fields to fill in where a row lacks them (values are JSON values)."""
+    prompt: str = ""
+    """Template of the user message, `{column}`; only for tables (and `{"..."}` rows of a table's kind)."""
+    system: str = ""
+    """Template of a system message put before the prompt."""
+    mixed_endpoints: bool = False
+    limit: int = 0
+    """Only the first so many rows; 0: all."""
+    max_row_bytes: int = MAX_ROW_BYTES

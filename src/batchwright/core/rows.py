@@ -1,0 +1,34 @@
+"""A row on its way in (`SourceRow`) and on its way out (`RowView`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from batchwright.core.errors import Finding
+from batchwright.core.records import InputRow, Record
+
+
+class SourceRow(msgspec.Struct, gc=False):
+    """One row of the source, checked: what is to be sent, or why it cannot be."""
+
+    row: InputRow
+    lane: str = ""
+    """The text of the `LaneKey` it goes to; empty for a row that is refused."""
+    finding: Finding | None = None
+    """Set: the row cannot be sent; `row.body` then holds its line as it came, bounded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowView:
+    """One row as a reader sees it."""
+
+    request_index: int
+    byte: int
+    """As it counts (`core.row_map`)."""
+    record: Record | None
+    """None: never attempted, or not ended yet."""
+    input: InputRow
+    may_have_been_sent: bool = False
+    """For cancelled, expired and stopped rows: it was out at the end, or an attempt of it is in doubt."""

@@ -1,0 +1,78 @@
+"""Outbound HTTP: one callback seam. Start a flight; be told once how it ended.
+
+What every transport promises (tests/exams/test_transport.py):
+
+- It never sends a request twice by itself, whatever happened to the connection. No redirects.
+- `on_end` is called exactly once for each `post`, on the loop's thread, never from inside `post`; after `abort` it is
+  not called at all.
+- UNREACHABLE means that not one byte of the request left: refused, no such host, failed handshake, connect timeout.
+  Every other fault may have been read by the vendor: NETWORK (dropped, reset, half-closed, broken framing), TIMEOUT
+  (first byte or total), TOO_LARGE (the answer passed `max_answer_bytes`).
+- Waiting for a free connection does not count towards any timeout: the pool grows to what is asked of it.
+- Bodies may come chunked, with a length, or to the end of the connection; 1xx answers are skipped; leading blank
+  lines in a body are part of the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+
+class FaultCause(StrEnum):
+    UNREACHABLE = "unreachable"
+    NETWORK = "network"
+    TIMEOUT = "timeout"
+    TOO_LARGE = "too_large"
+
+
+class HttpReply(msgspec.Struct, gc=False):
+    """An answer, whole. `head` is the raw status line and header lines; `wire` reads it only when it is needed."""
+
+    status: int
+    head: bytes
+    body: bytes
+
+
+class HttpFault(msgspec.Struct, gc=False):
+    """No answer. `detail` is a short sentence of ours ("connection refused"), never a vendor's text."""
+
+    cause: FaultCause
+    detail: str
+
+
+HttpEnd = HttpReply | HttpFault
+
+
+class HttpFlight(Protocol):
+    def abort(self) -> None:
+        """Drops the request; its connection is closed. Harmless after the end."""
+
+
+class HttpTarget(Protocol):
+    """A URL with fixed headers: everything of a request that does not change from row to row, encoded once."""
+
+    def send(self, body: bytes, on_end: Callable[[HttpEnd], None]) -> HttpFlight: ...
+
+
+class HttpClient(Protocol):
+    def target(self, method: str, url: str, headers: Mapping[str, str]) -> HttpTarget:
+        """Raises ValueError for a URL that is not http or https with a host."""
+
+    async def close(self) -> None:
+        """Closes idle connections; flights still out end as NETWORK."""
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    connect_s: float = 10.0
+    first_byte_s: float = 600.0
+    total_s: float = 900.0
+
+
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""An answer above this is cut off and counted as billed."""
+MAX_HEAD_BYTES = 64 * 1024
+"""Status line and headers together."""

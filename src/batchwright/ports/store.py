@@ -1,0 +1,402 @@
+"""The store: the only truth about batches, segments, rows, money and workers.
+
+Every method is one transaction (or, where it says so, several bounded ones), synchronous, and safe to call from any
+thread: writers queue on the one writer connection, readers use connections of their own and never block it. A method
+that returns has committed. All moments are milliseconds since the epoch, handed in by the caller (`now_ms`).
+
+What must hold at every commit, for the present round of every batch:
+
+    sum of tallies' counts  =  count over row maps (open bytes of a closed segment read by `row_map.read_closed`)
+                            =  count over the last records of results and parts, for rows that have ended
+    segment.open            =  bytes PENDING or RESERVED of its row map, or 0 once `closed_as` is set
+    batch.segments_open     =  segments with open > 0;  a batch is settled exactly when that is 0 and intake is closed
+    cost of a batch         =  sum over its rows' last records of `cost_picousd`  (orphan spend stands beside it)
+
+Errors: NoSuchBatch, WrongState, StoreError (`core.errors`). A stale epoch is not an error: the segment's key comes
+back in `CheckpointResult.lost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.batch_state import BatchFacts, Pause, PauseCause
+from batchwright.core.failures import FailureKind
+from batchwright.core.records import Record, SegmentInput, Tally, UsageKey, UsageSum
+from batchwright.core.worker_id import WorkerId
+
+
+class SegmentKey(NamedTuple):
+    """Which segment. Ordered; transactions touch segments in this order."""
+
+    batch_id: str
+    number: int
+
+
+# ---------------------------------------------------------------------------------------------------------- intake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSegment:
+    """A segment as intake cut it: at most 500 rows and 4 MiB of bodies, unless it is a single row."""
+
+    number: int
+    first_index: int
+    row_map: bytes
+    """PENDING for rows to be sent; `invalid_row` for rows refused under --skip-invalid."""
+    input: bytes
+    """`wire.frames.pack_input`: a zstd frame of SegmentInput."""
+    lane_set: str
+    """The lanes of its pending rows: sorted lane keys joined by a newline; empty when none is pending."""
+    records: bytes = b""
+    """`wire.frames.pack_records` of the outcomes of rows that ended at intake; empty when there are none."""
+    id_hashes: bytes = b""
+    """8 bytes a row, in row order: `core.identity.hash_custom_id`; zeros for a row without one. Empty: none has one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBatch:
+    batch_id: str
+    account: str
+    spec: BatchSpec
+    created_at_ms: int
+    deadline_ms: int = 0
+    """0: none."""
+    owner: WorkerId
+    """Whoever takes the rows in; while `accepting`, an owner that is proved dead lets the intake be swept."""
+
+
+# ----------------------------------------------------------------------------------------------- claim, checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    """Asks for segments. Claims are the last step of a checkpoint's transaction, or of an otherwise empty one.
+
+    Claimable: state waiting (or parked with `not_before_ms` passed, or lost with its worker), batch neither accepting,
+    reopening, cancelled, expired nor paused. Order: oldest batch first round robin between batches, oldest segment of a
+    batch first, segments whose earlier holder was lost before all others of their batch.
+    """
+
+    limit: int
+    batch_id: str = ""
+    """Only this batch; empty: any."""
+    exclude: frozenset[tuple[str, str]] = frozenset()
+    """(batch_id, lane_set) pairs that cannot send now: their segments are left alone."""
+    exclude_batches: frozenset[str] = frozenset()
+    """Batches this worker cannot serve (a key's variable is missing)."""
+    max_bytes: int = 0
+    """Stop claiming when the claimed inputs pass this size; the first is always given. 0: no bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedSegment:
+    """A segment this worker now holds. Rows that a lost lease left in doubt have been dealt with (`core.doubt`)."""
+
+    key: SegmentKey
+    epoch: int
+    round: int
+    first_index: int
+    row_map: bytes
+    previous_map: bytes | None
+    previous_records: dict[int, Record]
+    """The record each reopened row had at the end of the round before; empty in round 0."""
+    records: dict[int, Record]
+    """The latest record of each row that has one in this round (notes of rows to be tried again)."""
+    input: SegmentInput
+    input_bytes: int
+    first: tuple[int, ...]
+    """Rows to send before the others."""
+    window: int
+    """At most so many rows reserved at once while no outcome has been checkpointed; 0: no such bound."""
+    lane_set: str
+    resolved: Tally
+    """What the claim itself added to this worker's tally for rows in doubt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentChange:
+    """What one worker's checkpoint says of one segment it holds."""
+
+    key: SegmentKey
+    epoch: int
+    row_map: bytes
+    """The whole new map: reservations, ends and rows cleared since the last checkpoint."""
+    records: bytes = b""
+    """`wire.frames.pack_records` of records made since the last checkpoint; empty when there are none."""
+    tally: Tally = field(default_factory=Tally)
+    """Deltas; left out with the segment if it was lost."""
+    usage: dict[UsageKey, UsageSum] = field(default_factory=dict)
+    """Deltas; left out with the segment if it was lost."""
+    outcomes: int = 0
+    """How many of the records are ends; above 0 sets the segment's deaths to 0 and lifts its window."""
+    orphan_picousd: int = 0
+    """Known cost within `tally`: what is counted as orphan spend if the segment turns out to be lost."""
+    release: str = ""
+    """Empty: held on. `waiting`: given back. `parked`: given back, not before `not_before_ms`."""
+    not_before_ms: int = 0
+    closed_as: FailureKind | None = None
+    """CANCELLED, EXPIRED or STOPPED: the worker closes the segment; its open rows read as that (or as before)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowanceRequest:
+    """Asks for budget of a capped batch, or (negative) gives some back."""
+
+    batch_id: str
+    picousd: int
+    minimum_picousd: int = 0
+    """Give at least this or nothing; what is given is never more than what the cap leaves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Everything a worker makes durable at once. At most 8 MiB of records, unless a single one is larger."""
+
+    worker: WorkerId
+    number: int
+    """One more than the last that landed; `Store.checkpoint_number` tells later whether this one did."""
+    now_ms: int
+    segments: Sequence[SegmentChange] = ()
+    spent: dict[str, int] = field(default_factory=dict)
+    """By batch: picousd that left this worker's allowance since the last checkpoint because the attempts ended, whose
+    known cost is in the segments' tallies. Not fenced."""
+    claim: ClaimRequest | None = None
+    allowances: Sequence[AllowanceRequest] = ()
+    pauses: Sequence[tuple[str, Pause]] = ()
+    """(batch_id, pause) facts to write, if the batch has open rows; a later one of the same cause replaces nothing."""
+    gate_passed: Sequence[str] = ()
+    """Batches whose gate was passed in their present round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSignals:
+    """What a worker must know of a batch it holds segments of."""
+
+    batch_id: str
+    round: int
+    closing: FailureKind | None
+    """CANCELLED, EXPIRED or STOPPED once asked for: stop sending, let what is out finish, close the segments."""
+    paused: bool
+    deadline_ms: int
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointResult:
+    lost: frozenset[SegmentKey] = frozenset()
+    """Segments whose epoch is no longer this worker's: nothing of them was written but the orphan spend."""
+    claimed: Sequence[ClaimedSegment] = ()
+    signals: dict[str, BatchSignals] = field(default_factory=dict)
+    """Of every batch named by a held or claimed segment."""
+    allowances: dict[str, int] = field(default_factory=dict)
+    """Picousd given, by batch; 0: the cap leaves less than the minimum."""
+    settled: Sequence[str] = ()
+    """Batches that this transaction settled."""
+
+
+# --------------------------------------------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRow:
+    """A batch as stored, with the sums that status is made of."""
+
+    batch_id: str
+    account: str
+    spec: BatchSpec
+    facts: BatchFacts
+    round: int
+    created_at_ms: int
+    settled_at_ms: int
+    """0: not settled."""
+    deadline_ms: int
+    segments: int
+    segments_open: int
+    pauses: Sequence[Pause]
+    tally: Tally
+    """Sum over the present round's tallies (all workers, base row included); cost and attempts over all rounds."""
+    budget_taken_picousd: int
+    """known + possible + orphan + allowances, as the cap counts them; 0 without a cap."""
+    gate_passed: bool
+    owner: str
+    """While accepting: who takes the rows in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentView:
+    """A segment as a reader sees it, at one moment."""
+
+    number: int
+    first_index: int
+    round: int
+    row_map: bytes
+    """As it counts: read through `row_map.read_closed`."""
+    reserved: bytes
+    """The stored map: tells which closed rows may have been sent."""
+    records: dict[int, Record]
+    """The last record of every row that has one, an earlier round's where this round made none."""
+    input: SegmentInput | None
+    """None unless asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageLine:
+    key: UsageKey
+    sum: UsageSum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRow:
+    worker: WorkerId
+    host: str
+    pid: int
+    started_at_ms: int
+    heartbeat_ms: int
+    dead: bool
+    ended: bool
+    note: str
+    """For people: what the worker lacks (a key's variable) or waits for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanePause:
+    """A lane that is paused for good until a probe or a person clears it."""
+
+    lane: str
+    reason: str
+    since_ms: int
+    probe_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reopened:
+    rows: int
+    segments: int
+    round: int
+
+
+class Store(Protocol):
+    """See the module's docstring for what holds for all of these."""
+
+    # intake ------------------------------------------------------------------------------------------------------
+    def create_batch(self, batch: NewBatch, segments: Sequence[NewSegment] = (), *, close: bool = False) -> None:
+        """Creates a batch in `accepting`, with segments if given; with `close`, claimable in the same transaction.
+
+        Idempotent for the same batch_id and owner before it is closed (a lost commit reply may be asked again).
+        """
+
+    def add_segments(self, batch_id: str, segments: Sequence[NewSegment]) -> None:
+        """Adds segments to an accepting batch; not claimable yet. Numbers must go on where the last ended."""
+
+    def close_intake(self, batch_id: str, now_ms: int) -> None:
+        """Makes the batch claimable; one whose rows all ended at intake settles here. Raises WrongState if closed."""
+
+    def drop_batch(self, batch_id: str) -> None:
+        """Removes an accepting or a settled batch and all that belongs to it. Raises WrongState for another."""
+
+    # work --------------------------------------------------------------------------------------------------------
+    def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
+        """A new incarnation of a name marks older ones of that name dead; their segments become claimable."""
+
+    def heartbeat(self, worker: WorkerId, now_ms: int, note: str = "") -> bool:
+        """Renews the worker's lease. False: it was marked dead; it must stop at once and come back as another."""
+
+    def end_worker(self, worker: WorkerId, now_ms: int) -> None:
+        """Orderly end: segments it still holds become `waiting` without a death; what they reserved is in doubt."""
+
+    def mark_dead(self, workers: Sequence[WorkerId], now_ms: int) -> int:
+        """Segments of these become claimable at once, a death each; returns how many. Their epochs still fence."""
+
+    def live_workers(self) -> list[WorkerRow]:
+        """Workers that have neither ended nor been marked dead."""
+
+    def checkpoint(self, checkpoint: Checkpoint) -> CheckpointResult:
+        """One transaction, in this order: fence each segment (`epoch` equal), parts, this worker's tallies and usage,
+        allowances spent, checkpoint number; then pauses, claims, allowances, settles.
+
+        A segment whose open rows reach 0 settles: its merged result is published in the same transaction and the
+        batch's `segments_open` falls by one; the transaction that brings it to 0 writes `settled_at`.
+        """
+
+    def checkpoint_number(self, worker: WorkerId) -> int:
+        """The last checkpoint of this worker that landed; asked when a commit's reply was lost."""
+
+    # lanes and pauses --------------------------------------------------------------------------------------------
+    def pause_lane(self, pause: LanePause) -> None: ...
+
+    def clear_lane(self, lane: str) -> None:
+        """Removes the lane's pause and the LANE pause facts of batches that name it."""
+
+    def lane_pauses(self) -> list[LanePause]: ...
+
+    def pause_batch(self, batch_id: str, pause: Pause) -> None:
+        """Adds a fact; the first of a cause stands. Raises WrongState for a settled batch."""
+
+    def resume_batch(self, batch_id: str, causes: frozenset[PauseCause] = frozenset(PauseCause)) -> None:
+        """Removes facts of these causes. No fact is no error."""
+
+    def set_cap(self, batch_id: str, max_cost_picousd: int, *, soft: bool) -> None:
+        """Another cap for a batch that has not settled; a budget pause is cleared if the new cap leaves room."""
+
+    # closing -----------------------------------------------------------------------------------------------------
+    def request_close(self, batch_id: str, kind: FailureKind, now_ms: int) -> bool:
+        """Sets the batch's cancel (CANCELLED), expired (EXPIRED) or stopped (STOPPED) flag; the first set stands.
+        False: it was set already. Raises WrongState for a settled batch."""
+
+    def close_step(self, batch_id: str, now_ms: int, limit: int = 1000) -> int:
+        """Closes up to `limit` segments that no live worker holds, in one transaction; returns how many. The one that
+        brings `segments_open` to 0 settles the batch."""
+
+    def expire_due(self, now_ms: int) -> list[str]:
+        """Sets the expired flag on open batches whose deadline has passed; returns all that await closing."""
+
+    def sweep_step(self, now_ms: int, keep_superseded_ms: int = 3_600_000, limit: int = 1000) -> int:
+        """Deletes up to `limit` superseded blobs older than that; returns how many."""
+
+    def take_lease(self, name: str, owner: WorkerId, now_ms: int, lease_ms: int) -> bool:
+        """A named lease (the sweeper's): true if it is now the owner's."""
+
+    # rounds ------------------------------------------------------------------------------------------------------
+    def reopen(self, batch_id: str, chosen: frozenset[int], now_ms: int, deadline_ms: int = 0) -> Reopened:
+        """A new round for rows whose byte (as it counts) is in `chosen`: transactions of at most 1,000 segments, of
+        which only the last makes the round claimable (`reopening` until then; asked again after a crash it goes on).
+
+        Clears cancel, expired and stopped flags, pauses and the gate; writes the base tally (counts of rows left
+        alone; cost, attempts and tokens so far). Raises WrongState unless settled (or reopening). No row chosen:
+        nothing changes and `rows` is 0.
+        """
+
+    # reading -----------------------------------------------------------------------------------------------------
+    def get_batch(self, batch_id: str) -> BatchRow:
+        """Raises NoSuchBatch."""
+
+    def find_batches(self, *, prefix: str = "", identity: str = "", name: str = "", limit: int = 50) -> list[BatchRow]:
+        """Newest first; filters are combined."""
+
+    def read_segments(
+        self, batch_id: str, *, first_number: int = 0, with_input: bool = False, wanted: frozenset[int] | None = None
+    ) -> Iterator[SegmentView]:
+        """Segments in order, one short read transaction each: a running batch is read as it is, segment by segment.
+
+        `wanted` skips segments with none of these bytes (as they count) without opening a blob.
+        """
+
+    def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
+        """The request_index of rows with this custom_id, by the segments' hashes and then by text."""
+
+    def read_usage(self, *, since_day: str = "", account: str = "") -> list[UsageLine]: ...
+
+    def data_version(self) -> int:
+        """Changes whenever another connection commits: a cheap wake-up between processes."""
+
+    def check(self, batch_id: str) -> list[str]:
+        """Recounts the laws of the module's docstring for one batch; a sentence for each that does not hold."""
+
+    def close(self) -> None: ...
+
+
+OpenStore = Callable[[], Store]

@@ -1,0 +1,80 @@
+"""Who answers rows. A vendor turns one row's bytes into one Answer: what came back, read once, in our own words.
+
+- `send` starts an attempt and calls `on_end` exactly once on the loop's thread, never from inside `send`; after
+  `abort` not at all. It never sends twice and never raises for a row: an exception of ours becomes kind INTERNAL.
+- The body goes out as it is. The answer's body is kept as it came.
+- Kinds, flags and waits are decided from status, the vendor's own code and its profile, never from free prose unless
+  the profile says so; the prose is kept in `message` (bounded) and reaches no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from batchwright.core.batch_spec import Destination
+from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.records import UNKNOWN
+
+
+class Limits(msgspec.Struct, frozen=True, gc=False):
+    """What a vendor's headers say of the lane's limits; 0 is unknown, -1.0 for a remainder that was not sent."""
+
+    requests_per_minute: float = 0.0
+    tokens_per_minute: float = 0.0
+    remaining_requests: float = -1.0
+    remaining_tokens: float = -1.0
+    reset_s: float = 0.0
+    """Until the remainder that is 0 grows again."""
+
+
+class Answer(msgspec.Struct, gc=False, kw_only=True):
+    """How one attempt ended."""
+
+    kind: FailureKind | None
+    """None: success."""
+    flag: Flag = Flag.PLAIN
+    http_status: int = 0
+    """0: no answer came."""
+    body: bytes = b""
+    code: str = ""
+    param: str = ""
+    message: str = ""
+    request_id: str = ""
+    prompt_tokens: int = UNKNOWN
+    completion_tokens: int = UNKNOWN
+    cached_tokens: int = UNKNOWN
+    cost_picousd: int = UNKNOWN
+    """The vendor's own figure; UNKNOWN where it sends none."""
+    wait_s: float = 0.0
+    """A floor for the next attempt of this row: Retry-After in any of its forms, a body hint; 0: none."""
+    limits: Limits | None = None
+    """None: the headers say nothing."""
+
+
+class VendorCall(Protocol):
+    def abort(self) -> None: ...
+
+
+class Vendor(Protocol):
+    def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> VendorCall:
+        """`endpoint` is a path below the base URL ("/chat/completions")."""
+
+    async def close(self) -> None: ...
+
+
+class Vendors(Protocol):
+    """Opens vendors by destination; shared by a worker's lanes."""
+
+    def missing_key(self, destination: Destination) -> str:
+        """The name of a key's variable that this process lacks; empty: none is missing."""
+
+    async def open(self, destination: Destination) -> Vendor:
+        """Starts what has to be started (the local model's server); one vendor a destination, however often asked.
+
+        Raises VendorUnavailable with a message for a person.
+        """
+
+    async def close(self) -> None: ...
