@@ -145,6 +145,8 @@ class InputRow(msgspec.Struct, array_like=True, gc=False):
     """The most that one attempt can cost, at the dearest price of its route; 0 where that is not known."""
     line: int = 0
     """1-based physical line (or CSV record) of the source; 0 where there is none."""
+    model_prefix: str = ""
+    """What was taken off the row's model name because it named a vendor of ours (`local/`); empty where nothing was."""
 
 
 class SegmentInput(msgspec.Struct, array_like=True, gc=False):

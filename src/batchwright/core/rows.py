@@ -18,6 +18,8 @@ class SourceRow(msgspec.Struct, gc=False):
     """The text of the `LaneKey` it goes to; empty for a row that is refused."""
     finding: Finding | None = None
     """Set: the row cannot be sent; `row.body` then holds its line as it came, bounded."""
+    also: tuple[Finding, ...] = ()
+    """What else is wrong with the same row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

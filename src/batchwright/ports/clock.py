@@ -12,6 +12,8 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
 
+    async def sleep(self, seconds: float) -> None: ...
+
 
 class Chance(Protocol):
     def random(self) -> float:

@@ -86,8 +86,6 @@ class ClaimRequest:
     """Only this batch; empty: any."""
     exclude: frozenset[tuple[str, str]] = frozenset()
     """(batch_id, lane_set) pairs that cannot send now: their segments are left alone."""
-    exclude_batches: frozenset[str] = frozenset()
-    """Batches this worker cannot serve (a key's variable is missing)."""
     max_bytes: int = 0
     """Stop claiming when the claimed inputs pass this size; the first is always given. 0: no bound."""
 
@@ -139,7 +137,10 @@ class SegmentChange:
     """Empty: held on. `waiting`: given back. `parked`: given back, not before `not_before_ms`."""
     not_before_ms: int = 0
     closed_as: FailureKind | None = None
-    """CANCELLED, EXPIRED or STOPPED: the worker closes the segment; its open rows read as that (or as before)."""
+    """CANCELLED, EXPIRED or STOPPED: the worker closes the segment; its open rows read as that (or as before). The
+    store adds their counts to the worker's tally."""
+    lane_set: str = ""
+    """With a release: the lanes of the rows that are still open, where that is fewer than before; empty: unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,16 +375,22 @@ class Store(Protocol):
     def get_batch(self, batch_id: str) -> BatchRow:
         """Raises NoSuchBatch."""
 
-    def find_batches(self, *, prefix: str = "", identity: str = "", name: str = "", limit: int = 50) -> list[BatchRow]:
-        """Newest first; filters are combined."""
+    def find_batches(
+        self, *, prefix: str = "", identity: str = "", source: str = "", accepting: bool = False, limit: int = 50
+    ) -> list[BatchRow]:
+        """Newest first; filters are combined. `accepting`: only batches whose intake is not closed."""
 
     def read_segments(
-        self, batch_id: str, *, first_number: int = 0, with_input: bool = False, wanted: frozenset[int] | None = None
+        self, batch_id: str, *, first_index: int = 0, with_input: bool = False, wanted: frozenset[int] | None = None
     ) -> Iterator[SegmentView]:
-        """Segments in order, one short read transaction each: a running batch is read as it is, segment by segment.
+        """Segments in order, from the one that holds request_index `first_index`, one short read transaction each: a
+        running batch is read as it is, segment by segment.
 
         `wanted` skips segments with none of these bytes (as they count) without opening a blob.
         """
+
+    def open_lane_sets(self, batch_id: str) -> frozenset[str]:
+        """The lane sets of the batch's segments that have open rows."""
 
     def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
         """The request_index of rows with this custom_id, by the segments' hashes and then by text."""

@@ -16,18 +16,10 @@ import msgspec
 
 from batchwright.core.batch_spec import Destination
 from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.rate import Limits
 from batchwright.core.records import UNKNOWN
 
-
-class Limits(msgspec.Struct, frozen=True, gc=False):
-    """What a vendor's headers say of the lane's limits; 0 is unknown, -1.0 for a remainder that was not sent."""
-
-    requests_per_minute: float = 0.0
-    tokens_per_minute: float = 0.0
-    remaining_requests: float = -1.0
-    remaining_tokens: float = -1.0
-    reset_s: float = 0.0
-    """Until the remainder that is 0 grows again."""
+__all__ = ["Answer", "Limits", "Vendor", "VendorCall", "Vendors"]
 
 
 class Answer(msgspec.Struct, gc=False, kw_only=True):
@@ -59,6 +51,10 @@ class VendorCall(Protocol):
 
 
 class Vendor(Protocol):
+    @property
+    def max_in_flight(self) -> int:
+        """Rows it can work on at once (a local server's slots); 0: no bound of its own."""
+
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> VendorCall:
         """`endpoint` is a path below the base URL ("/chat/completions")."""
 

@@ -11,6 +11,37 @@ from batchwright.core.row_options import RowOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast this process may go. No part of a batch's identity: the same command may come back with another.
+
+    0 everywhere: as the batch was submitted, else the default.
+    """
+
+    concurrency: int = 0
+    rpm: int = 0
+    tpm: int = 0
+    timeout_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """Where the answers of a batch go, and how its end is judged."""
+
+    output: Path | None = None
+    """None: standard output (as JSONL)."""
+    output_format: str = ""
+    """`infrai`, `openai` or `csv`; empty: by the output's suffix, `infrai` unless `.csv`."""
+    failed_output: Path | None = None
+    """Where the rows without success go, as valid input; None: nowhere."""
+    strict: bool = False
+    """Flagged rows (truncated, refused, filtered, empty) count as failed for the exit code."""
+    nothing: bool = False
+    """Write no rows at all (`watch`, and the library, which reads them from the store)."""
+    command: tuple[str, ...] = ()
+    """The command as it was typed, for 'go on with: ...'; empty for the library."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     source: str | Path | Iterable[object]
     """A path, "-" for standard input, or rows from the library (dicts, or bytes/str of one JSON object each)."""
@@ -19,6 +50,8 @@ class RunRequest:
     output_format: str = ""
     """`infrai`, `openai` or `csv`; empty: by the output's suffix, `infrai` unless `.csv`."""
     failed_output: Path | None = None
+    no_output: bool = False
+    """Write no rows: the library reads them from the store."""
     rows: RowOptions = field(default_factory=RowOptions)
     skip_invalid: bool = False
     fresh: bool = False
@@ -36,3 +69,21 @@ class RunRequest:
     on_uncertain: OnUncertain = OnUncertain.RETRY
     gate: bool = True
     simulate: bool = False
+    metadata: dict[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    """The command as it was typed, for 'go on with: ...'; empty for the library."""
+
+    @property
+    def pace(self) -> Pace:
+        return Pace(concurrency=self.concurrency, rpm=self.rpm, tpm=self.tpm, timeout_s=self.timeout_s)
+
+    @property
+    def delivery(self) -> Delivery:
+        return Delivery(
+            output=self.output,
+            output_format=self.output_format,
+            failed_output=self.failed_output,
+            strict=self.strict,
+            nothing=self.no_output,
+            command=self.command,
+        )

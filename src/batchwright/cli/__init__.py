@@ -1,0 +1,14 @@
+"""The command line: `batchwright COMMAND`, one file a command.
+
+Nothing but click is imported until a command runs: `--version`, `--help` and completion answer at once. Data goes to
+stdout, progress and messages to stderr. What a code of exit means stands in `cli.exits`.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Entry point of the `batchwright` script. Ends the process with the command's code."""
+    from batchwright.cli.group import batchwright
+
+    batchwright.main(prog_name="batchwright")

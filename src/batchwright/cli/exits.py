@@ -1,0 +1,131 @@
+"""What the command ends with, and what is said when it does not end well.
+
+    0    every row answered (and: any other command that did what it was asked)
+    1    our fault, or the state folder's
+    2    usage or input refused; nothing was sent
+    3    some rows without success
+    4    no row succeeded, or the batch expired or was cancelled
+    5    paused; the reason is printed, with the command that goes on
+    130  interrupted; nothing is lost
+
+A broken pipe (`| head`) is the reader's wish: quiet, and 0.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+
+OK = 0
+OUR_FAULT = 1
+REFUSED = 2
+PAUSED = 5
+INTERRUPTED = 130
+
+EPILOG = """\b
+Exit codes: 0 every row answered; 1 our fault; 2 usage or input refused; 3 some rows without success;
+4 none succeeded, expired or cancelled; 5 paused; 130 interrupted.
+
+\b
+A batch's ID may be shortened to a unique prefix; @last is the newest.
+Settings: options, then BATCHWRIGHT_... variables, .env, batchwright.toml, the user's config.toml.
+State: the folder in BATCHWRIGHT_HOME, else the platform's folder for user data."""
+
+
+def code_of_call(call: Callable[[], Any]) -> int:
+    """Calls it; its number is the code. Errors are said on stderr and become their code."""
+    try:
+        result = call()
+    except click.exceptions.Abort:
+        _say("Interrupted.")
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except Exception as error:
+        return _code_of_error(error)
+    return result if isinstance(result, int) else OK
+
+
+def _code_of_error(error: Exception) -> int:
+    from batchwright.core import errors
+
+    if _debug():
+        traceback.print_exception(error)
+    match error:
+        case errors.InputRefused():
+            _say_refused(error)
+            return REFUSED
+        case errors.CallerError() | errors.InUse() | errors.VendorUnavailable():
+            _say_error(error)
+            return REFUSED
+        case errors.NotNow():
+            _say_error(error)
+            return PAUSED
+        case errors.BatchwrightError():
+            _say_error(error)
+            return OUR_FAULT
+        case OSError():
+            _say_error(error)
+        case _:
+            _say(f"Error: a fault of batchwright itself: {type(error).__name__}: {error}")
+    if not _debug():
+        _say("The same command with BATCHWRIGHT_DEBUG=1 before it shows where (a traceback on stderr).")
+    return OUR_FAULT
+
+
+def quiet_when_unread(call: Callable[[], Any]) -> Any:
+    """Calls it and flushes stdout; a reader that went away ends the command without a word."""
+    try:
+        result = call()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered would be tried again, and complained about, when the interpreter ends.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+        return OK
+    return result
+
+
+def nearest_text(name: str, known: Iterable[str]) -> str:
+    """ " Did you mean 'run'?"; empty when nothing is near."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _say_refused(error: Any) -> None:
+    _say(f"Error: {error}")
+    for finding in error.findings:
+        place = f"line {finding.line}: " if finding.line else ""
+        _say(f"  {place}{finding.message} [{finding.code}]")
+    left = error.total - len(error.findings)
+    if left > 0:
+        _say(f"  and {left:,} more")
+    _say_notes(error)
+
+
+def _say_error(error: Exception) -> None:
+    _say(f"Error: {error}")
+    _say_notes(error)
+
+
+def _say_notes(error: Exception) -> None:
+    for note in getattr(error, "__notes__", ()):
+        _say(note)
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _debug() -> bool:
+    return os.environ.get("BATCHWRIGHT_DEBUG", "") not in ("", "0")

@@ -1,0 +1,115 @@
+"""The top command: a static table of commands, each imported when it is called.
+
+The table holds the one-line helps, so that `--help` imports no command; a test compares them with the commands' own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from batchwright.cli import exits
+
+COMMANDS: dict[str, str] = {
+    "run": "Send a file of requests and write the answers.",
+    "validate": "Check a file of requests; nothing is sent.",
+    "list": "List batches, newest first.",
+    "status": "Show how a batch stands.",
+    "watch": "Follow a batch until it ends or pauses.",
+    "rows": "Show rows of a batch, filtered.",
+    "retry": "Send rows without success again, as a new round.",
+    "cancel": "Cancel a batch; answers it has are kept.",
+    "resume": "Clear a batch's pauses and go on with it.",
+    "export": "Write a batch's answers to a file.",
+    "usage": "Sum up tokens and cost by day, vendor and model.",
+    "work": "Work on all batches of this machine.",
+    "model": "Manage the local model.",
+}
+KEY_OPTION = re.compile(r"--?(([a-z0-9]+[-_])*api[-_]?key|key|token)(=.*)?", re.IGNORECASE | re.DOTALL)
+"""`--api-key`, `--apikey=...`, `--openai-api-key` and their like; not `--api-key-env`, not a mistyped `--max-token`."""
+KEY_REFUSED = (
+    "a key has no place on the command line: other users see it in the list of processes, and the shell keeps it in "
+    "its history. Put it into an environment variable (or a .env file) and give the variable's name: "
+    "--api-key-env NAME. OPENAI_API_KEY is read without that."
+)
+
+
+class LazyGroup(click.Group):
+    """Commands of `COMMANDS`, each from the module `batchwright.cli.NAME`, where it has its own name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"batchwright.cli.{cmd_name}")
+        command = getattr(module, f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            raise click.UsageError(f"There is no command {name!r}.{exits.nearest_text(name, COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # Before anything else is parsed: no other message may repeat an argument that is a key.
+        before_operands = args[: args.index("--")] if "--" in args else args
+        if any(KEY_OPTION.fullmatch(argument) for argument in before_operands):
+            raise click.UsageError(KEY_REFUSED, ctx)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        return exits.quiet_when_unread(lambda: super(LazyGroup, self).invoke(ctx))
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        def call() -> Any:
+            return super(LazyGroup, self).main(args, prog_name, complete_var, standalone_mode=False, **extra)
+
+        raise SystemExit(exits.code_of_call(call))
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"batchwright {version('batchwright')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    name="batchwright",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=exits.EPILOG,
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
+)
+def batchwright() -> None:
+    """Thousands to millions of LLM requests as one job: a file in, one answer a row out, in order, nothing lost.
+
+    \b
+    Examples:
+      batchwright run tickets.jsonl -o answers.jsonl -m gpt-4o-mini
+      batchwright rows @last --outcome failed
+    """

@@ -1,0 +1,276 @@
+"""Options that several commands share, in groups. Each help says the unit and the default.
+
+Options that are also settings are not read here: their text goes to `settings.load`, which knows every place a value
+can come from and names the one that is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from batchwright.runner.request import Delivery, Pace
+    from batchwright.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SETTING_OPTIONS = (
+    "model",
+    "base_url",
+    "api_key_env",
+    "vendor",
+    "gguf",
+    "concurrency",
+    "rpm",
+    "tpm",
+    "timeout",
+    "max_attempts",
+    "max_cost",
+    "deadline",
+    "on_uncertain",
+    "gate",
+    "transport",
+    "progress",
+)
+"""Names of settings that can be given on the command line; values go on as they were typed."""
+
+FORMATS = ("infrai", "openai", "csv")
+ON_UNCERTAIN = ("retry", "fail")
+TRANSPORTS = ("auto", "own", "curl")
+PROGRESS = ("auto", "rich", "plain", "none")
+KINDS = (
+    "rate_limited",
+    "overloaded",
+    "timeout",
+    "network",
+    "unreachable",
+    "answer_too_large",
+    "bad_response",
+    "quota_exhausted",
+    "auth",
+    "invalid_request",
+    "model_not_found",
+    "context_too_long",
+    "too_large",
+    "content_filtered",
+    "invalid_row",
+    "unroutable",
+    "in_doubt",
+    "worker_lost",
+    "missing_from_upstream",
+    "internal",
+    "cancelled",
+    "expired",
+    "stopped",
+)
+FLAGS = ("truncated", "refused", "filtered", "empty")
+"""These four and the kinds are written out so that `--help` imports no table; a test compares them with it."""
+
+
+def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def endpoint_options(function: F) -> F:
+    return _all(
+        click.option("-m", "--model", metavar="NAME", help="Model of rows that name none. [default: none]"),
+        click.option(
+            "--base-url",
+            metavar="URL",
+            help="Endpoint, up to and without /chat/completions. [default: OpenAI's where OPENAI_API_KEY is set]",
+        ),
+        click.option(
+            "--api-key-env",
+            metavar="NAME",
+            help="Name of the variable that holds the key; '' for no key. [default: OPENAI_API_KEY if it is set]",
+        ),
+        click.option(
+            "--vendor",
+            metavar="NAME",
+            help="Send every row to this vendor of batchwright.toml, or to `local` or `simulated`. "
+            "[default: by the rows' model names]",
+        ),
+        click.option("--gguf", metavar="PATH", help="Model file of the local server. [default: SmolLM2-135M]"),
+        click.option(
+            "--simulate", is_flag=True, help="Use the built-in simulated vendor: nothing is sent. [default: off]"
+        ),
+    )(function)
+
+
+def row_options(function: F) -> F:
+    return _all(
+        click.option(
+            "-t",
+            "--prompt",
+            metavar="TEXT",
+            help="The user message made of a CSV's (or plain objects') columns: {column}; {{ and }} are braces. "
+            "[default: none]",
+        ),
+        click.option(
+            "-s",
+            "--system",
+            metavar="TEXT",
+            help="The system message before it, with or without columns. [default: none]",
+        ),
+        click.option(
+            "--param",
+            "params",
+            multiple=True,
+            metavar="KEY=JSON",
+            help="Body field of rows that lack it; may be repeated. [default: none]",
+        ),
+        click.option(
+            "--max-tokens",
+            type=click.IntRange(min=1),
+            help="Short for --param max_tokens=N, in tokens. [default: none]",
+        ),
+        click.option("--temperature", type=float, help="Short for --param temperature=X. [default: none]"),
+        click.option(
+            "--mixed-endpoints", is_flag=True, help="Rows may go to different endpoints. [default: as the first row]"
+        ),
+        click.option("--limit", type=click.IntRange(min=1), help="Only the first N rows. [default: all]"),
+    )(function)
+
+
+def pace_options(function: F) -> F:
+    return _all(
+        click.option(
+            "-c", "--concurrency", metavar="N", help="Rows in flight, at most; found by trying. [default: 256]"
+        ),
+        click.option("--rpm", metavar="N", help="Requests a minute, at most. [default: as the vendor allows]"),
+        click.option("--tpm", metavar="N", help="Tokens a minute, at most. [default: as the vendor allows]"),
+        click.option("--timeout", metavar="TIME", help="Whole time of one attempt, e.g. 90s or 2m. [default: 15m]"),
+    )(function)
+
+
+def output_options(function: F) -> F:
+    return _all(
+        click.option("-o", "--output", metavar="FILE", help="File of the answers; - is stdout. [default: -]"),
+        *_format_options(),
+    )(function)
+
+
+def later_output_options(function: F) -> F:
+    """For commands that go on with a batch: they write answers only where a file is named."""
+    return _all(
+        click.option(
+            "-o", "--output", metavar="FILE", help="File of the answers; - is stdout. [default: none written]"
+        ),
+        *_format_options(),
+    )(function)
+
+
+def _format_options() -> tuple[Callable[[F], F], ...]:
+    return (
+        click.option(
+            "--format",
+            "output_format",
+            type=click.Choice(FORMATS),
+            help="Shape of the answers. [default: csv for a .csv file, else infrai]",
+        ),
+        click.option(
+            "--failed", metavar="FILE", help="File of the rows without success, as valid input. [default: none]"
+        ),
+    )
+
+
+def outcome_options(function: F) -> F:
+    return _all(
+        click.option(
+            "--strict",
+            is_flag=True,
+            help="Truncated, refused, filtered and empty answers count as failed for the exit code. [default: off]",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Report on stdout, as one JSON object. [default: off]"),
+        click.option(
+            "--progress",
+            type=click.Choice(PROGRESS),
+            help="How progress is shown on stderr. [default: rich on a terminal, else plain]",
+        ),
+    )(function)
+
+
+def transport_option(function: F) -> F:
+    return click.option(
+        "--transport",
+        type=click.Choice(TRANSPORTS),
+        help="How requests leave: our own connections, or libcurl. [default: own; curl behind a proxy]",
+    )(function)
+
+
+def selector_options(function: F) -> F:
+    return _all(
+        click.option(
+            "--kind",
+            "kinds",
+            multiple=True,
+            type=click.Choice(KINDS),
+            metavar="KIND",
+            help="Failure kind, such as timeout; may be repeated. [default: all]",
+        ),
+        click.option(
+            "--flag",
+            "flags",
+            multiple=True,
+            type=click.Choice(FLAGS),
+            help="Flag of an answer; may be repeated. [default: none]",
+        ),
+    )(function)
+
+
+def json_option(help_text: str) -> Callable[[F], F]:
+    return click.option("--json", "as_json", is_flag=True, help=f"{help_text} [default: off]")
+
+
+def load_settings(options: Mapping[str, Any]) -> Settings:
+    """The settings under these options; options that are no settings are left alone."""
+    from batchwright.settings import load
+
+    flags = {name: options[name] for name in SETTING_OPTIONS if options.get(name) is not None}
+    return load(flags, simulate=bool(options.get("simulate")))
+
+
+def pace_of(settings: Settings) -> Pace:
+    from batchwright.runner.request import Pace
+
+    return Pace(concurrency=settings.concurrency, rpm=settings.rpm, tpm=settings.tpm, timeout_s=settings.timeout_s)
+
+
+def delivery_of(given: Mapping[str, Any], *, writes: bool) -> Delivery:
+    """`writes` False: answers are written only if `-o` is given. Raises UsageError for a place that cannot be right."""
+    from batchwright.cli.places import STREAM, output_paths
+    from batchwright.cli.running import typed_command
+    from batchwright.core.errors import UsageError
+    from batchwright.runner.deliver import check_delivery
+    from batchwright.runner.request import Delivery
+
+    if not writes and given["output"] is None and (given["failed"] or given["output_format"]):
+        raise UsageError("--failed and --format go with -o: give the file of the answers too")
+    output, failed = output_paths(given["output"], given["failed"])
+    delivery = Delivery(
+        output=output,
+        output_format=given["output_format"] or "",
+        failed_output=failed,
+        strict=given["strict"],
+        nothing=not writes and given["output"] is None,
+        command=typed_command(),
+    )
+    check_delivery(delivery, STREAM)
+    return delivery
+
+
+def check_stdout(given: Mapping[str, Any], *, writes: bool) -> None:
+    """Raises UsageError if answers and report would both go to standard output."""
+    from batchwright.cli.places import STREAM
+    from batchwright.core.errors import UsageError
+
+    if given["as_json"] and (given["output"] == STREAM or (writes and given["output"] is None)):
+        raise UsageError("--json puts the report on standard output, where the answers go too: give -o FILE")

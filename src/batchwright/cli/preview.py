@@ -1,0 +1,171 @@
+"""What a run would send: rows, models, lanes, bytes, the most it can cost. For `validate` and `run --dry-run`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from batchwright.core.errors import Finding, InputRefused
+    from batchwright.core.rows import SourceRow
+    from batchwright.runner.request import RunRequest
+    from batchwright.settings import Settings
+
+SHOWN_FINDINGS = 100
+
+
+@dataclass(slots=True)
+class LanePreview:
+    rows: int = 0
+    body_bytes: int = 0
+    worst_picousd: int = 0
+    """Of the rows that have a bound and a price."""
+    unbounded: int = 0
+    """Rows without a bound on their output or without a price."""
+
+
+@dataclass(slots=True)
+class Preview:
+    """Sums over the rows that passed through `add`."""
+
+    rows: int = 0
+    refused: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    lanes: dict[str, LanePreview] = field(default_factory=dict)
+
+    def add(self, rows: Sequence[SourceRow]) -> None:
+        for source in rows:
+            self.rows += 1
+            if source.finding is not None:
+                self.refused += 1
+                if len(self.findings) < SHOWN_FINDINGS:
+                    self.findings.append(source.finding)
+                continue
+            lane = self.lanes.get(source.lane)
+            if lane is None:
+                lane = self.lanes[source.lane] = LanePreview()
+            lane.rows += 1
+            lane.body_bytes += len(source.row.body)
+            lane.worst_picousd += source.row.worst_picousd
+            lane.unbounded += source.row.worst_picousd == 0
+
+    @property
+    def worst_picousd(self) -> int:
+        return sum(lane.worst_picousd for lane in self.lanes.values())
+
+    @property
+    def unbounded(self) -> int:
+        return sum(lane.unbounded for lane in self.lanes.values())
+
+
+def show_preview(settings: Settings, request: RunRequest, *, as_json: bool) -> int:
+    """Reads all rows and prints; returns 0. Raises InputRefused (with `--json` after its findings were printed)."""
+    from batchwright import assemble
+    from batchwright.core.errors import InputRefused
+
+    preview = Preview()
+    try:
+        for rows in assemble.source_rows(settings, request):
+            preview.add(rows)
+    except InputRefused as refused:
+        if as_json:
+            _print_refused(refused)
+        raise
+    if as_json:
+        _print_json(preview, settings)
+    else:
+        _print_text(preview, settings)
+    return 0
+
+
+def _print_text(preview: Preview, settings: Settings) -> None:
+    from batchwright.cli import screen
+    from batchwright.core.batch_spec import LaneKey
+
+    body_bytes = sum(lane.body_bytes for lane in preview.lanes.values())
+    screen.print_facts(
+        [
+            ("rows", screen.count_cell(preview.rows)),
+            ("refused", screen.count_cell(preview.refused)),
+            ("body_bytes", screen.count_cell(body_bytes)),
+            ("cost_at_most_usd", screen.cost_cell(preview.worst_picousd, complete=not preview.unbounded)),
+            ("rows_without_price_or_bound", screen.count_cell(preview.unbounded)),
+        ]
+    )
+    for finding in preview.findings:
+        click.echo(f"line {finding.line}: {finding.message} [{finding.code}]", err=True)
+    if preview.refused > len(preview.findings):
+        click.echo(f"and {preview.refused - len(preview.findings):,} more", err=True)
+    table = []
+    for text, lane in sorted(preview.lanes.items(), key=lambda pair: -pair[1].rows):
+        key = LaneKey.parse(text)
+        name, missing = key.account, bool(key.account) and not settings.key(key.account)
+        table.append(
+            (
+                screen.text_cell(key.vendor),
+                screen.text_cell(key.model),
+                screen.text_cell(f"{name} (not set)" if missing else name or "no key"),
+                screen.count_cell(lane.rows),
+                screen.count_cell(lane.body_bytes),
+                screen.cost_cell(lane.worst_picousd, complete=not lane.unbounded),
+            )
+        )
+    screen.print_rows(("VENDOR", "MODEL", "KEY", "ROWS", "BYTES", "COST AT MOST"), table)
+
+
+def _print_json(preview: Preview, settings: Settings) -> None:
+    from batchwright.cli import screen
+    from batchwright.core.batch_spec import LaneKey
+
+    lanes: list[dict[str, Any]] = []
+    for text, lane in preview.lanes.items():
+        key = LaneKey.parse(text)
+        lanes.append(
+            {
+                "vendor": key.vendor,
+                "model": key.model,
+                "key_env": key.account or None,
+                "key_set": bool(settings.key(key.account)) if key.account else None,
+                "rows": lane.rows,
+                "body_bytes": lane.body_bytes,
+                "cost_at_most_usd": screen.usd_json(lane.worst_picousd, complete=not lane.unbounded),
+                "rows_without_price_or_bound": lane.unbounded,
+            }
+        )
+    screen.print_json(
+        {
+            "valid": not preview.refused,
+            "rows": preview.rows,
+            "refused": preview.refused,
+            "body_bytes": sum(lane.body_bytes for lane in preview.lanes.values()),
+            "cost_at_most_usd": screen.usd_json(preview.worst_picousd, complete=not preview.unbounded),
+            "rows_without_price_or_bound": preview.unbounded,
+            "lanes": lanes,
+            "findings": [_finding_json(finding) for finding in preview.findings],
+            "findings_total": preview.refused,
+        }
+    )
+
+
+def _print_refused(refused: InputRefused) -> None:
+    from batchwright.cli import screen
+
+    screen.print_json(
+        {
+            "valid": False,
+            "findings": [_finding_json(finding) for finding in refused.findings],
+            "findings_total": refused.total,
+        }
+    )
+
+
+def _finding_json(finding: Finding) -> dict[str, Any]:
+    return {
+        "line": finding.line or None,
+        "code": finding.code,
+        "message": finding.message,
+        "param": finding.param or None,
+    }

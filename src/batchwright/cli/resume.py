@@ -1,0 +1,50 @@
+"""`batchwright resume`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from batchwright.cli import options
+
+
+@click.command(name="resume")
+@click.argument("batch", metavar="[ID]", default="@last")
+@click.option("--max-cost", metavar="USD", help="New cap of the batch's cost in US dollars. [default: as it is]")
+@click.option("--no-run", is_flag=True, help="Only clear the pauses; `work` sends the rest. [default: go on]")
+@options.later_output_options
+@options.pace_options
+@options.transport_option
+@options.outcome_options
+def resume_command(batch: str, **given: Any) -> int:
+    """Clear a batch's pauses and go on with it.
+
+    A batch that reached its cap needs a higher --max-cost. Then it goes on like run; -o writes the file at the end.
+
+    \b
+    Examples:
+      batchwright resume @last -o answers.jsonl
+      batchwright resume 3f9a --max-cost 20 --no-run
+    """
+    from batchwright import assemble
+    from batchwright.cli.running import finish, run_async, with_batches
+    from batchwright.ports.batches import Batches
+    from batchwright.runner.progress import open_display
+
+    options.check_stdout(given, writes=False)
+    delivery = options.delivery_of(given, writes=False)
+    settings = options.load_settings(given)
+    typed_cap = settings.max_cost_picousd if given["max_cost"] is not None else -1
+
+    async def clear(batches: Batches) -> str:
+        status = await batches.resume(await batches.resolve(batch), max_cost_picousd=typed_cap)
+        return status.batch_id
+
+    batch_id = with_batches(settings, clear)
+    if given["no_run"]:
+        click.echo(f"{batch_id}: no pause stands any more.", err=True)
+        return 0
+    display, pace = open_display(settings.progress), options.pace_of(settings)
+    going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=pace, display=display)
+    return finish(run_async(going_on, sends=True), as_json=given["as_json"])

@@ -1,0 +1,57 @@
+"""`batchwright retry`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from batchwright.cli import options
+
+
+@click.command(name="retry")
+@click.argument("batch", metavar="[ID]", default="@last")
+@options.selector_options
+@click.option("--deadline", metavar="TIME", help="Give up what is not done after this time, e.g. 2h. [default: none]")
+@click.option("--no-run", is_flag=True, help="Only begin the round; `work` or `resume` sends it. [default: send it]")
+@options.later_output_options
+@options.pace_options
+@options.transport_option
+@options.outcome_options
+def retry_command(batch: str, **given: Any) -> int:
+    """Send rows without success again, as a new round.
+
+    Takes a batch that has ended. By default all rows without success are sent again; --kind and --flag choose (a flag
+    is the only way back for rows that have an answer, and an answer is never replaced by a failure). Then it goes on
+    like run; -o writes the whole file anew.
+
+    \b
+    Examples:
+      batchwright retry @last -o answers.jsonl
+      batchwright retry 3f9a --kind timeout --kind network --flag truncated
+    """
+    from batchwright import assemble
+    from batchwright.cli.running import finish, run_async, with_batches
+    from batchwright.core.failures import FailureKind, Flag
+    from batchwright.ports.batches import Batches, Selector
+    from batchwright.runner.progress import open_display
+
+    options.check_stdout(given, writes=False)
+    delivery = options.delivery_of(given, writes=False)
+    settings = options.load_settings(given)
+    selector = Selector(
+        kinds=frozenset(FailureKind(kind) for kind in given["kinds"]),
+        flags=frozenset(Flag(flag) for flag in given["flags"]),
+    )
+
+    async def begin(batches: Batches) -> tuple[str, int]:
+        batch_id = await batches.resolve(batch)
+        return batch_id, await batches.retry(batch_id, selector, deadline_s=settings.deadline_s)
+
+    batch_id, rows = with_batches(settings, begin)
+    click.echo(f"{batch_id}: {rows:,} rows in a new round.", err=True)
+    if given["no_run"]:
+        return 0
+    display, pace = open_display(settings.progress), options.pace_of(settings)
+    going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=pace, display=display)
+    return finish(run_async(going_on, sends=True), as_json=given["as_json"])

@@ -1,0 +1,121 @@
+"""`batchwright run`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchwright.cli import options
+from batchwright.cli.preview import show_preview
+from batchwright.cli.running import add_endpoint_help, finish, run_async, typed_command
+
+if TYPE_CHECKING:
+    from batchwright.runner.request import RunRequest
+    from batchwright.settings import Settings
+
+
+@click.command(name="run")
+@click.argument("source", metavar="FILE")
+@options.output_options
+@options.endpoint_options
+@options.row_options
+@options.pace_options
+@click.option("--max-attempts", metavar="N", help="Attempts a row, at most. [default: 5]")
+@click.option(
+    "--max-retries", type=click.IntRange(min=0), metavar="N", help="The same, said as attempts less one. [default: 4]"
+)
+@click.option(
+    "--max-cost", metavar="USD", help="Pause before the batch costs more than so many US dollars. [default: none]"
+)
+@click.option(
+    "--allow-unpriced",
+    is_flag=True,
+    help="With --max-cost: also send rows without a price or a bound; the cap is then soft. [default: off]",
+)
+@click.option("--deadline", metavar="TIME", help="Give up what is not done after this time, e.g. 2h. [default: none]")
+@click.option(
+    "--on-uncertain",
+    type=click.Choice(options.ON_UNCERTAIN),
+    help="Rows that may have been answered and paid for without us knowing: send again, or fail. [default: retry]",
+)
+@click.option(
+    "--gate/--no-gate",
+    default=None,
+    help="Pause when the first 25 rows all fail for good in the same way. [default: --gate]",
+)
+@click.option(
+    "--skip-invalid", is_flag=True, help="Rows that cannot be sent count as failed rows. [default: refuse all]"
+)
+@click.option("--fresh", is_flag=True, help="Start anew even if this very run exists. [default: go on with it]")
+@click.option("-n", "--dry-run", is_flag=True, help="Check the rows and show the plan; nothing is sent. [default: off]")
+@options.transport_option
+@options.outcome_options
+def run_command(source: str, **given: Any) -> int:
+    """Send a file of requests and write the answers.
+
+    FILE is JSONL (OpenAI batch lines, chat bodies, or {"prompt": ...}) or CSV with --prompt; .gz too; - is stdin.
+    One answer a row, in the order of the rows. The same command again goes on where it stopped, and only writes the
+    file once all is done. Ctrl-C once finishes what is in flight; twice stops at once; nothing is lost.
+
+    \b
+    Examples:
+      batchwright run tickets.jsonl -o answers.jsonl -m gpt-4o-mini --max-cost 5.00
+      batchwright run tickets.csv -o answers.csv -t 'One word sentiment: {text}' -m local/smollm2
+    """
+    from batchwright import assemble
+    from batchwright.core.errors import BatchwrightError
+    from batchwright.runner.progress import open_display
+
+    if not given["dry_run"]:
+        options.check_stdout(given, writes=True)
+    settings, request = make_request(source, given)
+    try:
+        if given["dry_run"]:
+            return show_preview(settings, request, as_json=given["as_json"])
+        outcome = run_async(assemble.run(settings, request, display=open_display(settings.progress)), sends=True)
+    except BatchwrightError as error:
+        add_endpoint_help(error, settings)
+        raise
+    return finish(outcome, as_json=given["as_json"])
+
+
+def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunRequest]:
+    """Of `run` and `validate`. Raises UsageError before anything is read or sent."""
+    from batchwright.cli.params import read_params
+    from batchwright.cli.places import check_source, output_paths
+
+    check_source(source)
+    output, failed = output_paths(given.get("output"), given.get("failed"))
+    settings = options.load_settings({**given, "max_attempts": _attempts(given)})
+    request = settings.to_request(
+        source,
+        output=output,
+        output_format=given.get("output_format") or "",
+        failed_output=failed,
+        params=read_params(given["params"], given["max_tokens"], given["temperature"]),
+        prompt=given["prompt"] or "",
+        system=given["system"] or "",
+        mixed_endpoints=given["mixed_endpoints"],
+        limit=given["limit"] or 0,
+        skip_invalid=given.get("skip_invalid", False),
+        fresh=given.get("fresh", False),
+        strict=given.get("strict", False),
+        allow_unpriced=given.get("allow_unpriced", False),
+        command=typed_command(),
+    )
+    return settings, request
+
+
+def _attempts(given: dict[str, Any]) -> str | None:
+    """`--max-retries N` is `--max-attempts N+1`. Raises UsageError if both are given and differ."""
+    from batchwright.core.errors import UsageError
+
+    attempts, retries = given.get("max_attempts"), given.get("max_retries")
+    if retries is None:
+        return attempts
+    if attempts is not None and str(attempts).strip() != str(retries + 1):
+        raise UsageError(
+            f"--max-retries {retries} means --max-attempts {retries + 1}, but --max-attempts is {attempts}"
+        )
+    return str(retries + 1)

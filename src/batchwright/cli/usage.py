@@ -1,0 +1,106 @@
+"""`batchwright usage`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchwright.cli import options
+
+if TYPE_CHECKING:
+    from batchwright.core.records import UsageKey, UsageSum
+
+GROUPS = ("day", "vendor", "model", "account")
+
+
+@click.command(name="usage")
+@click.option(
+    "--by",
+    "groups",
+    metavar="NAMES",
+    default="day,vendor,model",
+    help="What to sum by: day, vendor, model, account (the key's variable), with commas. [default: day,vendor,model]",
+)
+@click.option(
+    "--since",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="Only answers of this UTC day and later, as 2026-03-01. [default: all]",
+)
+@options.json_option("One JSON object a line.")
+def usage_command(groups: str, since: Any, as_json: bool) -> None:
+    """Sum up tokens and cost by day, vendor and model.
+
+    Over all batches of this machine, deleted ones too. A cost with + (JSON: complete false) lacks answers that have
+    no price or no usage. In a pipe: tab-separated lines without headings.
+
+    \b
+    Examples:
+      batchwright usage --since 2026-03-01
+      batchwright usage --by model --json
+    """
+    from batchwright.cli import screen
+    from batchwright.cli.running import with_batches
+
+    names = _group_names(groups)
+    since_day = since.strftime("%Y-%m-%d") if since is not None else ""
+    found = with_batches(options.load_settings({}), lambda batches: batches.usage(since_day=since_day))
+    sums = sum_by(found, names)
+    if as_json:
+        for values, total in sums:
+            screen.print_json(_json(names, values, total))
+        return
+    headings = [*(name.upper() for name in names), "ANSWERS", "TOKENS IN", "CACHED", "TOKENS OUT", "COST"]
+    screen.print_rows(headings, [[*map(screen.text_cell, values), *_cells(total)] for values, total in sums])
+
+
+def _group_names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in GROUPS:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(GROUPS)}", param_hint="--by")
+    return names
+
+
+def sum_by(found: list[tuple[UsageKey, UsageSum]], names: tuple[str, ...]) -> list[tuple[tuple[str, ...], UsageSum]]:
+    """Sums of usage under each combination of these fields, in order of their values."""
+    from batchwright.core.records import UsageSum
+
+    sums: dict[tuple[str, ...], UsageSum] = {}
+    for key, used in found:
+        sums.setdefault(tuple(getattr(key, name) for name in names), UsageSum()).add(used)
+    return sorted(sums.items())
+
+
+def _cells(total: UsageSum) -> list[Any]:
+    from batchwright.cli import screen
+
+    return [
+        screen.count_cell(total.answers),
+        screen.count_cell(total.prompt_tokens),
+        screen.count_cell(total.cached_tokens),
+        screen.count_cell(total.completion_tokens),
+        screen.cost_cell(total.cost_picousd, complete=not total.unpriced and not total.no_usage),
+    ]
+
+
+def _json(names: tuple[str, ...], values: tuple[str, ...], total: UsageSum) -> dict[str, Any]:
+    from batchwright.cli import screen
+
+    complete = not total.unpriced and not total.no_usage
+    return {
+        **dict(zip(names, values, strict=True)),
+        "answers": total.answers,
+        "tokens": {
+            "prompt": total.prompt_tokens,
+            "completion": total.completion_tokens,
+            "cached": total.cached_tokens,
+        },
+        "cost": {
+            "known_usd": screen.usd_json(total.cost_picousd, complete=complete),
+            "complete": complete,
+            "answers_without_price": total.unpriced,
+            "answers_without_usage": total.no_usage,
+        },
+    }

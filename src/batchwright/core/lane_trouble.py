@@ -1,0 +1,264 @@
+"""What is wrong with a lane: it was asked to wait, its vendor is out, or it is paused for good. Pure state.
+
+    paused    nothing goes out but the one row a probe allows; a success of it ends the pause
+    outage    one probe at a time: 1 s after the start, then after 2, 4 ... 30 s; any answer ends it
+    floor     nothing until then; afterwards rows set out one by one for a second
+    failing   nothing but 429s and outages lately: patience is running out (the lane sends all the same)
+
+An outage begins when the last 20 answers, over at least 2 s, were all overloaded, timeout, network or unreachable. A
+lane pauses for good when it could not be reached once within `unreachable_patience_s`, when `patience_s` passed with
+nothing but 429s and outages, or when it is told to (money or key).
+
+`Lane` asks nothing of this while `active` is False, so that healthy lanes pay one comparison for it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from batchwright.core.failures import FailureKind
+
+RETURN_S = 1.0
+"""After a floor the first rows (as many as the limit) set out over this long, so that they do not trip it again."""
+
+OUTAGE_ANSWERS = 20
+OUTAGE_AFTER_S = 2.0
+PROBE_FIRST_S = 1.0
+PROBE_MAX_S = 30.0
+
+STARVED_FIRST_S = 0.1
+STARVED_MAX_S = 30.0
+"""A lane down to one row in flight that is refused again and again waits between rows: from the one, doubling, to the
+other. Nothing else slows a lane whose vendor sends 429 without saying how long."""
+
+ASK_AGAIN_S = 30.0
+"""Never is a longer wait than this asked for, so that patience running out is noticed."""
+IDLE_S = 120.0
+"""A lane nobody asked for so long was not wanted; that time is no part of its patience. Above the longest back-off."""
+
+NEVER = -math.inf
+
+
+class LaneTrouble:
+    """See the module's docstring. `in_flight` and `limit` are the lane's."""
+
+    __slots__ = (
+        "_failing_since_s",
+        "_next_probe_s",
+        "_outage_kind",
+        "_outage_run",
+        "_outage_since_s",
+        "_patience_s",
+        "_probe_allowed",
+        "_probe_out",
+        "_probe_sent_s",
+        "_probe_wait_s",
+        "_reached",
+        "_returning",
+        "_starved",
+        "_touched_s",
+        "_unreachable_patience_s",
+        "active",
+        "floor_s",
+        "in_outage",
+        "paused_reason",
+    )
+
+    def __init__(self, *, patience_s: float, unreachable_patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._unreachable_patience_s = unreachable_patience_s
+        self.active = False
+        """Anything below is not at rest."""
+        self.paused_reason = ""
+        self.in_outage = False
+        self.floor_s = NEVER
+        """Nothing goes out before this moment."""
+        self._returning = 0
+        """Rows that still set out one by one after a floor."""
+        self._starved = 0
+        """Refusals in a row while one row was all the lane had out."""
+        self._failing_since_s: float | None = None
+        self._touched_s = NEVER
+        """When anybody last wanted something of the lane while it failed."""
+        self._reached = False
+        """Some attempt proved that the address exists."""
+        self._outage_run = 0
+        self._outage_since_s = NEVER
+        self._outage_kind = ""
+        self._probe_wait_s = PROBE_FIRST_S
+        self._next_probe_s = NEVER
+        self._probe_out = False
+        self._probe_sent_s = NEVER
+        self._probe_allowed = False
+
+    # ------------------------------------------------------------------------------------------------------- sending
+
+    def held_back_s(self, now_s: float, in_flight: int) -> float:
+        """0.0: a row may go as far as this is concerned; else as `Lane.admit`."""
+        self.tick(now_s, in_flight)
+        if self.paused_reason:
+            return 0.0 if self._probe_allowed else math.inf
+        if self.floor_s > now_s:
+            return min(self.floor_s - now_s, ASK_AGAIN_S)
+        if self.in_outage:
+            if self._probe_out and in_flight:
+                return math.inf
+            return min(max(0.0, self._next_probe_s - now_s), ASK_AGAIN_S)
+        return 0.0
+
+    @property
+    def probing(self) -> bool:
+        """The row that may go is a probe."""
+        return self.in_outage or self._probe_allowed
+
+    def set_out(self, now_s: float, limit: int, *, rest: bool) -> None:
+        """A row was admitted. `rest`: as far as the lane's limit is concerned nothing is special any more."""
+        if self.paused_reason:
+            self._probe_allowed = False
+            self._probe_sent_s = now_s
+        elif self.in_outage:
+            self._probe_out = True
+            self._probe_sent_s = now_s
+        elif self._returning:
+            self._returning -= 1
+            self.floor_s = now_s + RETURN_S / limit
+        elif rest and self._failing_since_s is None:
+            self.active = False
+
+    def withdrawn(self) -> None:
+        """An admitted row was never answered. Which one is not known: at worst a second probe goes out."""
+        self._probe_out = False
+
+    # -------------------------------------------------------------------------------------------------------- answers
+
+    def answered(self, sent_s: float, *, success: bool) -> bool:
+        """The vendor works: a row was answered or refused by it. True if that ended an outage or a pause."""
+        over = self.in_outage
+        if self.paused_reason:
+            # What was sent before the pause says nothing of it: those rows went out on money that is gone now.
+            if not success or sent_s < self._probe_sent_s:
+                return False
+            over = True
+        self._reached = True
+        self._failing_since_s = None
+        self._outage_run = 0
+        self._starved = 0
+        if over:
+            self._end()
+        return over
+
+    def unproven(self, now_s: float, sent_s: float) -> None:
+        """Something came that is neither a sign of an outage nor of its end."""
+        self._reached = True
+        self._failing_since_s = None
+        self._outage_run = 0
+        self._probe_failed(now_s, sent_s)
+
+    def refused(self, now_s: float, in_flight: int) -> bool:
+        """A 429: no outage, but no success either. True if that ended an outage."""
+        over = self.in_outage
+        self._reached = True
+        self._outage_run = 0
+        if over:
+            self._end()
+        self._failing(now_s, in_flight)
+        return over
+
+    def out(self, now_s: float, kind: FailureKind, in_flight: int, sent_s: float) -> None:
+        """A sign of an outage."""
+        if kind is not FailureKind.UNREACHABLE:
+            self._reached = True
+        if not self._outage_run:
+            self._outage_since_s = now_s
+        self._outage_run += 1
+        self._outage_kind = kind.value
+        self._failing(now_s, in_flight)
+        if self.in_outage:
+            self._probe_failed(now_s, sent_s)
+        elif self._outage_run >= OUTAGE_ANSWERS and now_s - self._outage_since_s >= OUTAGE_AFTER_S:
+            self.in_outage = True
+            self._probe_out = False
+            self._probe_wait_s = PROBE_FIRST_S
+            self._next_probe_s = now_s + PROBE_FIRST_S
+
+    def _probe_failed(self, now_s: float, sent_s: float) -> None:
+        """If this was the probe and not a row sent before it, the next one goes after a longer wait."""
+        if self._probe_out and sent_s >= self._probe_sent_s:
+            self._probe_out = False
+            self._probe_wait_s = min(PROBE_MAX_S, self._probe_wait_s * 2.0)
+            self._next_probe_s = now_s + self._probe_wait_s
+
+    def wait_until(self, moment_s: float, *, returning: int) -> None:
+        """The lane is asked to wait; an earlier moment than the one it knows changes nothing. `returning`: so many rows
+        then set out one by one."""
+        self.floor_s = max(self.floor_s, moment_s)
+        self._returning = max(self._returning, returning)
+        self.active = True
+
+    def starve(self, now_s: float, chance: float) -> None:
+        """One row was all that was out, and it was refused. The first time says little; then each wait doubles."""
+        self._starved += 1
+        if self._starved > 1 and not self.in_outage:
+            wait_s = min(STARVED_MAX_S, STARVED_FIRST_S * 2.0 ** min(self._starved - 2, 10))
+            self.wait_until(now_s + wait_s * (0.5 + 0.5 * chance), returning=0)
+
+    def _end(self) -> None:
+        self.in_outage = False
+        self.paused_reason = ""
+        self._probe_out = False
+        self.floor_s = NEVER
+        self._returning = 0
+
+    # ------------------------------------------------------------------------------------------------ pause, patience
+
+    def pause(self, reason: str) -> None:
+        self.paused_reason = reason
+        self._probe_allowed = False
+        self._probe_out = False
+        self._probe_sent_s = math.inf
+        self.active = True
+
+    def allow_probe(self) -> None:
+        """One row may go now, whatever held it, if the lane is paused."""
+        self._probe_allowed = bool(self.paused_reason)
+
+    def tick(self, now_s: float, in_flight: int) -> None:
+        """Notices patience that ran out."""
+        since_s = self._failing_since_s
+        if since_s is None or self.paused_reason:
+            return
+        if not in_flight and now_s - max(self._touched_s, self.floor_s) > IDLE_S:
+            self._failing_since_s = since_s = now_s
+        self._touched_s = now_s
+        lasted_s = now_s - since_s
+        if not self._reached and lasted_s >= self._unreachable_patience_s:
+            self.pause(f"the vendor could not be reached once in {_span(lasted_s)}: check the base URL and the network")
+        elif lasted_s >= self._patience_s:
+            what = f"outage: {self._outage_kind}" if self.in_outage else "rate limit"
+            self.pause(f"no row was answered for {_span(lasted_s)} ({what})")
+
+    def _failing(self, now_s: float, in_flight: int) -> None:
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+        self._touched_s = now_s
+        self.active = True
+        self.tick(now_s, in_flight)
+
+    def sentence(self, now_s: float, in_flight: int) -> str:
+        """What holds rows back, for a person; empty: nothing here does."""
+        if self.paused_reason:
+            return f"paused: {self.paused_reason}"
+        if self.in_outage:
+            probe = f"next probe in {_span(max(0.0, self._next_probe_s - now_s))}"
+            if self._probe_out and in_flight:
+                probe = "a probe is out"
+            return f"outage: {self._outage_kind} for {_span(now_s - self._outage_since_s)}, {probe}"
+        if self.floor_s > now_s:
+            return f"rate limit: the vendor asks to wait, next row in {_span(self.floor_s - now_s)}"
+        return ""
+
+
+def _span(seconds: float) -> str:
+    if seconds < 10.0:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 90.0 else f"{seconds / 60.0:.0f} min"

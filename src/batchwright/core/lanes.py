@@ -1,0 +1,305 @@
+"""A lane: what shares a vendor's rate limit. A pure state machine that says when a row may be sent there.
+
+Three things hold a row back, asked in this order:
+
+    trouble   a wait the vendor asked for, an outage, a pause for good (`core.lane_trouble`)
+    limit     how many rows may be in flight (`core.adaptive_limit`)
+    pace      requests and tokens a minute (`core.rate`), configured or read from the vendor's headers
+
+A healthy lane's `admit` and `ended` cost well under a microsecond together: they run for every row.
+
+Moments (`now_s`) are seconds of one monotonic clock, `chance` is uniform in [0, 1). Not to be called from two threads
+at once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import assert_never
+
+import msgspec
+
+from batchwright.core.adaptive_limit import AdaptiveLimit
+from batchwright.core.failures import KINDS, FailureKind, LaneSignal
+from batchwright.core.lane_trouble import ASK_AGAIN_S, NEVER, RETURN_S, LaneTrouble
+from batchwright.core.rate import Gcra, Limits
+from batchwright.core.retry import SPREAD_MIN_S
+
+NOTHING_LEFT_S = 1.0
+"""How long the lane waits when the headers say that nothing remains and not until when."""
+
+PROVES_NOTHING = frozenset({FailureKind.BAD_RESPONSE, FailureKind.INTERNAL})
+"""A gateway's own page, or an exception of ours: no sign that the vendor behind works."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneSettings:
+    start: int = 16
+    """Rows in flight at the beginning, and again after an outage."""
+    ceiling: int = 256
+    requests_per_minute: float = 0.0
+    """Configured by the user; 0: none is, what the headers say counts."""
+    tokens_per_minute: float = 0.0
+    patience_s: float = 1800.0
+    """Without a success for so long, with nothing but 429s and outages, the lane pauses for good."""
+    unreachable_patience_s: float = 120.0
+    """The same for a lane that was never reached at all: a wrong address is not waited for."""
+
+
+class LaneEnd(msgspec.Struct, gc=False, kw_only=True):
+    """How one admitted row's attempt ended, as far as its lane is concerned."""
+
+    kind: FailureKind | None
+    success: bool
+    """`kind` is None."""
+    wait_s: float = 0.0
+    """The vendor's own wait; 0: it sent none."""
+    limits: Limits | None = None
+    tokens_reserved: int = 0
+    """What `admit` was given."""
+    tokens_used: int = -1
+    """-1: not known."""
+    sent_s: float = 0.0
+    """When the row was admitted; 0: not known, it then counts as sent just now. Tells answers to the present limit
+    from late ones to an earlier one, and a probe's answer from those of rows sent before it."""
+
+
+class Lane:
+    """See the module's docstring."""
+
+    def __init__(self, settings: LaneSettings, *, now_s: float) -> None:
+        self.in_flight = 0
+        self.last_success_s = NEVER
+        self._trouble = LaneTrouble(
+            patience_s=settings.patience_s, unreachable_patience_s=settings.unreachable_patience_s
+        )
+        self._adaptive = AdaptiveLimit(start=settings.start, ceiling=settings.ceiling)
+        self._configured = (settings.requests_per_minute, settings.tokens_per_minute)
+        self._stated = (0.0, 0.0)
+        self._requests: Gcra | None = None
+        self._tokens: Gcra | None = None
+        self._paced = False
+        self._pace_until_s = NEVER
+        self._pace_limit = ""
+        """Until when the pace held the last row back, and which limit it was."""
+        self._apply_rates(now_s)
+
+    @property
+    def limit(self) -> int:
+        """Rows that may be in flight: the floor of the adaptive limit, at least 1."""
+        return self._adaptive.limit
+
+    @property
+    def paused_reason(self) -> str:
+        """Why it pauses for good, for a person; empty: it does not."""
+        return self._trouble.paused_reason
+
+    @property
+    def in_outage(self) -> bool:
+        return self._trouble.in_outage
+
+    # ------------------------------------------------------------------------------------------------------- sending
+
+    def admit(self, now_s: float, tokens: int) -> float:
+        """Asks to send one row that may use `tokens`.
+
+        0.0: go, it counts as in flight until `ended` or `withdraw`. Above 0: seconds until it is worth asking again.
+        math.inf: not before a row in flight ends or, while paused, before `probe`.
+        """
+        trouble = self._trouble
+        if trouble.active:
+            wait_s = self._troubled_s(now_s)
+            if wait_s > 0.0:
+                return wait_s
+        elif self.in_flight >= self._adaptive.limit:
+            return math.inf
+        if self._paced:
+            wait_s = self._pace_s(now_s, tokens)
+            if wait_s > 0.0:
+                return wait_s
+        self.in_flight += 1
+        if trouble.active:
+            trouble.set_out(now_s, self._adaptive.limit, rest=not self._adaptive.holding)
+        return 0.0
+
+    def _troubled_s(self, now_s: float) -> float:
+        """As `admit`, for a lane that is not quite healthy; the pace is not asked yet."""
+        self._release(now_s)
+        wait_s = self._trouble.held_back_s(now_s, self.in_flight)
+        if wait_s > 0.0 or self._trouble.probing:
+            # A probe goes beside whatever has been in flight since before the trouble.
+            return wait_s
+        return self._adaptive.room_s(now_s, self.in_flight)
+
+    def _release(self, now_s: float) -> None:
+        """Counts the refused rows whose time has come, and holds the lane back if too many were refused."""
+        adaptive = self._adaptive
+        floor_s = adaptive.release(now_s, self.in_flight)
+        if floor_s > 0.0:
+            self._trouble.wait_until(floor_s, returning=adaptive.limit)
+
+    def withdraw(self, now_s: float, tokens: int) -> None:
+        """An admitted row was not sent, or was aborted: nothing is learned, and its place and pace are free again."""
+        self.in_flight -= 1
+        self._give_back(1, tokens)
+        self._trouble.withdrawn()
+
+    def ended(self, now_s: float, end: LaneEnd, chance: float) -> None:
+        """An admitted row's attempt ended."""
+        in_flight = self.in_flight
+        self.in_flight = in_flight - 1
+        sent_s = end.sent_s or now_s
+        if self._trouble.active:
+            self._release(now_s)
+        if end.success:
+            self.last_success_s = now_s
+            if self._trouble.active and self._trouble.answered(sent_s, success=True):
+                self._adaptive.restart(now_s)
+            self._adaptive.answered(now_s, in_flight, sent_s, success=True)
+        else:
+            self._failed(now_s, end, sent_s, chance)
+        if self._tokens is not None and end.tokens_used >= 0:
+            self._tokens.give_back(end.tokens_reserved - end.tokens_used)
+        if end.limits is not None:
+            self._learn(now_s, end, sent_s)
+
+    # ----------------------------------------------------------------------------------------------- from the outside
+
+    def pause(self, reason: str) -> None:
+        """Pauses for good, for a reason that only a person can end (money, key)."""
+        self._trouble.pause(reason)
+
+    def probe(self, now_s: float) -> None:
+        """Lets a paused lane send one row, now, whatever held it; its success ends the pause."""
+        self._trouble.allow_probe()
+
+    def tick(self, now_s: float) -> None:
+        """Notices patience that ran out. `admit` and `ended` do so themselves; to be called now and then while the
+        lane's rows all wait and none is due."""
+        self._trouble.tick(now_s, self.in_flight)
+
+    def set_ceiling(self, ceiling: int) -> None:
+        """Another bound on the rows in flight, at least 1; rows above it are left to end."""
+        self._adaptive.set_ceiling(ceiling)
+
+    def set_rates(self, now_s: float, *, requests_per_minute: float, tokens_per_minute: float) -> None:
+        """Other configured rates (this worker's part of the user's); 0: none, what the headers say counts."""
+        self._configured = (requests_per_minute, tokens_per_minute)
+        self._apply_rates(now_s)
+
+    def waiting(self, now_s: float) -> str:
+        """Why nothing more is sent, for a person; empty: nothing holds it back but the rows in flight."""
+        if self._trouble.active:
+            sentence = self._trouble.sentence(now_s, self.in_flight)
+            if sentence:
+                return sentence
+        return f"rate limit: {self._pace_limit}" if self._pace_until_s > now_s else ""
+
+    # ------------------------------------------------------------------------------------------------------ failures
+
+    def _failed(self, now_s: float, end: LaneEnd, sent_s: float, chance: float) -> None:
+        kind = end.kind
+        assert kind is not None
+        trouble = self._trouble
+        signal = KINDS[kind].lane
+        over = False
+        match signal:
+            case LaneSignal.NONE if kind in PROVES_NOTHING:
+                trouble.unproven(now_s, sent_s)
+            case LaneSignal.NONE:
+                over = trouble.answered(sent_s, success=False)
+            case LaneSignal.PAUSE:
+                pass
+            case LaneSignal.CONGESTED:
+                over = trouble.refused(now_s, self.in_flight)
+            case LaneSignal.OUTAGE | LaneSignal.CONGESTED_OUTAGE:
+                trouble.out(now_s, kind, self.in_flight, sent_s)
+            case _:
+                assert_never(signal)
+        if over:
+            self._adaptive.restart(now_s)
+        if signal is LaneSignal.CONGESTED or signal is LaneSignal.CONGESTED_OUTAGE:
+            self._congested(now_s, end, sent_s, chance)
+        else:
+            self._adaptive.answered(now_s, self.in_flight + 1, sent_s, success=False)
+        if kind is FailureKind.UNREACHABLE:
+            # Nothing left this machine. A 429 is no such case: many vendors count the requests they refuse.
+            self._give_back(1, end.tokens_reserved)
+
+    def _congested(self, now_s: float, end: LaneEnd, sent_s: float, chance: float) -> None:
+        adaptive = self._adaptive
+        if adaptive.limit == 1:
+            self._trouble.starve(now_s, chance)
+        floor_s = 0.0
+        if end.wait_s > 0.0:
+            # The rows that were refused are due SPREAD_MIN_S later at the latest and go first: new rows would be
+            # refused in their stead and prolong the wait for all. The last part keeps workers that share a vendor from
+            # coming back in one instant.
+            floor_s = now_s + end.wait_s + SPREAD_MIN_S + chance * RETURN_S / adaptive.limit
+        adaptive.refused(now_s, sent_s, floor_s)
+
+    # ------------------------------------------------------------------------------------------------------ the pace
+
+    def _pace_s(self, now_s: float, tokens: int) -> float:
+        """0.0: both limits have room, and it is taken. Else the longer wait of the two, and nothing is taken."""
+        requests_rate = self._requests
+        tokens_rate = self._tokens
+        requests_s = requests_rate.wait_s(now_s, 1) if requests_rate is not None else 0.0
+        tokens_s = tokens_rate.wait_s(now_s, tokens) if tokens_rate is not None else 0.0
+        wait_s = tokens_s if tokens_s > requests_s else requests_s
+        if wait_s > 0.0:
+            self._pace_until_s = now_s + wait_s
+            self._pace_limit = self._pace_text(by_tokens=tokens_s > requests_s)
+            return wait_s if wait_s < ASK_AGAIN_S else ASK_AGAIN_S
+        if requests_rate is not None:
+            requests_rate.take(now_s, 1)
+        if tokens_rate is not None:
+            tokens_rate.take(now_s, tokens)
+        return 0.0
+
+    def _pace_text(self, *, by_tokens: bool) -> str:
+        rate = self._tokens if by_tokens else self._requests
+        assert rate is not None
+        source = "configured" if self._configured[by_tokens] else "as the vendor says"
+        return f"{rate.per_minute:,.0f} {'tokens' if by_tokens else 'requests'} a minute, {source}"
+
+    def _give_back(self, requests: int, tokens: int) -> None:
+        if self._requests is not None:
+            self._requests.give_back(requests)
+        if self._tokens is not None:
+            self._tokens.give_back(tokens)
+
+    def _learn(self, now_s: float, end: LaneEnd, sent_s: float) -> None:
+        limits = end.limits
+        assert limits is not None
+        stated = (limits.requests_per_minute or self._stated[0], limits.tokens_per_minute or self._stated[1])
+        if stated != self._stated:
+            if self._stated == (0.0, 0.0):
+                # What was refused before the pace was known says nothing of how many may be in flight.
+                self._adaptive.resume_slow_start()
+            self._stated = stated
+            self._apply_rates(now_s)
+        if limits.remaining_requests == 0.0 or limits.remaining_tokens == 0.0:
+            # A remainder is that of the moment the vendor took the row in, not of the end of a long answer.
+            until_s = sent_s + limits.reset_s if limits.reset_s > 0.0 else now_s + (end.wait_s or NOTHING_LEFT_S)
+            self._trouble.wait_until(until_s, returning=0)
+
+    def _apply_rates(self, now_s: float) -> None:
+        """Configured limits win over stated ones."""
+        requests, tokens = (
+            configured or stated for configured, stated in zip(self._configured, self._stated, strict=True)
+        )
+        self._requests = _rate(self._requests, requests, now_s)
+        self._tokens = _rate(self._tokens, tokens, now_s)
+        self._paced = self._requests is not None or self._tokens is not None
+
+
+def _rate(rate: Gcra | None, per_minute: float, now_s: float) -> Gcra | None:
+    if per_minute <= 0.0:
+        return None
+    if rate is None:
+        return Gcra(per_minute, now_s)
+    if rate.per_minute != per_minute:
+        rate.change_rate(per_minute, now_s)
+    return rate

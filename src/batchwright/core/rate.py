@@ -1,0 +1,71 @@
+"""Pacing: how many requests, or tokens, a minute. A generic cell rate algorithm (GCRA): one float of state a limit.
+
+The state is the *due time*: the moment at which everything taken so far is paid off at the limit's pace. An amount
+fits when paying for it as well would end no later than `burst_s` from now. That is a token bucket without a timer.
+
+A burst of one second's worth is allowed, so that many rows may start at once at a high limit, and the pace is lowered
+by that burst: in no minute, wherever it begins, is more taken than the limit says (as long as each amount fits the
+burst), and a vendor that counts by fixed windows never sees more than it allows.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+MINUTE_S = 60.0
+BURST_S = 1.0
+"""What may start at once, in seconds of the limit. Longer would trip vendors that enforce a minute's limit by the
+second; shorter would make the loop's own unevenness cost throughput."""
+
+
+class Limits(msgspec.Struct, frozen=True, gc=False):
+    """What a vendor's headers say of the lane's limits; 0 is unknown, -1.0 for a remainder that was not sent."""
+
+    requests_per_minute: float = 0.0
+    tokens_per_minute: float = 0.0
+    remaining_requests: float = -1.0
+    remaining_tokens: float = -1.0
+    reset_s: float = 0.0
+    """Until the remainder that is 0 grows again."""
+
+
+class Gcra:
+    """One limit. Amounts are in its own unit (requests or tokens); moments in seconds of one monotonic clock."""
+
+    __slots__ = ("_due_s", "burst_s", "per_minute", "unit_s")
+
+    def __init__(self, per_minute: float, now_s: float) -> None:
+        """`per_minute` must be above 0. It begins with a full burst."""
+        self._due_s = now_s
+        self._set(per_minute)
+
+    def _set(self, per_minute: float) -> None:
+        burst = max(1.0, per_minute * BURST_S / MINUTE_S)
+        self.per_minute = per_minute
+        # The first unit of a burst is free: n units a minute are n - (burst - 1) intervals and the burst.
+        self.unit_s = MINUTE_S / (per_minute - burst + 1.0)
+        self.burst_s = burst * self.unit_s
+
+    def change_rate(self, per_minute: float, now_s: float) -> None:
+        """Goes on at another pace; what is not paid off yet keeps its amount in units."""
+        owed = max(0.0, self._due_s - now_s) / self.unit_s
+        self._set(per_minute)
+        self._due_s = now_s + owed * self.unit_s
+
+    def wait_s(self, now_s: float, amount: float) -> float:
+        """Seconds until `amount` fits; 0.0: now. An amount above the burst fits when nothing is owed any more."""
+        due_s = self._due_s
+        if due_s <= now_s:
+            return 0.0
+        cost_s = amount * self.unit_s
+        over_s = due_s - now_s if cost_s >= self.burst_s else due_s + cost_s - self.burst_s - now_s
+        return over_s if over_s > 0.0 else 0.0
+
+    def take(self, now_s: float, amount: float) -> None:
+        """Counts `amount` as sent now, whether it fits or not."""
+        due_s = self._due_s
+        self._due_s = (due_s if due_s > now_s else now_s) + amount * self.unit_s
+
+    def give_back(self, amount: float) -> None:
+        """Undoes a part of what was taken; a negative amount takes more after the fact."""
+        self._due_s -= amount * self.unit_s

@@ -1,0 +1,297 @@
+"""One send of one row, and what becomes of the row when it ends: classify is the vendor's, decide is `core.retry`'s.
+
+`Attempts` is the only place where a row moves on: to its end, or to wait for another attempt. It changes nothing that
+is durable; the next checkpoint writes what it left in the segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from batchwright.core import row_map
+from batchwright.core.failures import KINDS, FailureKind, LaneSignal
+from batchwright.core.gate import GateVerdict
+from batchwright.core.lanes import LaneEnd
+from batchwright.core.pricing import cost_of
+from batchwright.core.records import UNKNOWN, InputRow, Record, UsageKey, UsageSum
+from batchwright.core.retry import Decision, decide
+from batchwright.engine.desk import LaneDesk
+from batchwright.engine.open_segment import LaneQueue, OpenSegment
+from batchwright.ports.clock import Chance, Clock
+from batchwright.ports.vendor import Answer, VendorCall
+
+DAY_MS = 86_400_000
+
+
+class Attempt:
+    """A row at a vendor. `end` is handed to the vendor as the callback: no closure and no task a row."""
+
+    __slots__ = ("call", "desk", "owner", "queue", "row", "size", "started_s", "tokens", "worst_picousd")
+
+    def __init__(self, owner: Callable[[Attempt, Answer], None], desk: LaneDesk, queue: LaneQueue, row: int) -> None:
+        self.owner = owner
+        self.desk = desk
+        self.queue = queue
+        self.row = row
+        self.call: VendorCall | None = None
+        self.size = 0
+        self.started_s = 0.0
+        self.tokens = 0
+        self.worst_picousd = 0
+
+    def end(self, answer: Answer) -> None:
+        self.owner(self, answer)
+
+
+class Attempts:
+    """Books ended attempts into their segments."""
+
+    def __init__(self, *, clock: Clock, chance: Chance, day_of: Callable[[int], str]) -> None:
+        self._clock = clock
+        self._chance = chance
+        self._day_of = day_of
+        self._day = ""
+        self._day_number = -1
+
+    def book(self, attempt: Attempt, answer: Answer, now_s: float) -> None:
+        """The row's lane learns how it ended; the row ends, or waits for its next attempt; costs are counted."""
+        desk = attempt.desk
+        queue = attempt.queue
+        segment = queue.segment
+        kind = answer.kind
+        desk.answered += 1
+        self._tell_lane(attempt, answer, now_s)
+        context = segment.context
+        cost_picousd, unpriced, no_usage = self._cost(desk, answer)
+        if segment.lost:
+            segment.tally.cost_picousd += cost_picousd
+            return
+        row = attempt.row
+        base = segment.base_record(row)
+        record = self._record(attempt, answer, base, now_s)
+        record.cost_picousd += cost_picousd
+        record.unpriced += unpriced
+        record.no_usage += no_usage
+        tally = segment.tally
+        tally.attempts += 1
+        if base.used or base.rate_limits or row in segment.notes:
+            tally.retries += 1
+        tally.cost_picousd += cost_picousd
+        tally.unpriced += unpriced
+        tally.no_usage += no_usage
+        self._count_usage(segment, desk, answer, (cost_picousd, unpriced, no_usage))
+        doubtful_picousd = 0
+        if kind is None:
+            desk.successes += 1
+            record.byte = row_map.FLAG_BYTES[answer.flag]
+            self._finish(segment, record)
+        else:
+            decision = self._decide(attempt, answer, base)
+            record.used += decision.uses_attempt
+            record.rate_limits += decision.rate_limit_counted
+            if decision.doubt:
+                record.doubts += 1
+                tally.doubts += 1
+                doubtful_picousd = attempt.worst_picousd
+                tally.possible_picousd += doubtful_picousd
+            if decision.again:
+                self._again(attempt, record, decision, now_s)
+            else:
+                assert decision.end is not None
+                record.byte = row_map.KIND_BYTES[decision.end]
+                self._finish(segment, record)
+        if context.capped:
+            left = cost_picousd + doubtful_picousd
+            context.spent_picousd += left
+            context.allowance_picousd += attempt.worst_picousd - left
+
+    def fail_unsent(self, segment: OpenSegment, row: int, kind: FailureKind, message: str) -> None:
+        """Ends a RESERVED row that cannot be sent at all (our exception, no route): it was never at a vendor."""
+        record = msgspec.structs.replace(
+            segment.base_record(row),
+            byte=row_map.KIND_BYTES[kind],
+            code=kind.value,
+            message=message,
+            ended_at_ms=self._clock.now_ms(),
+        )
+        self._finish(segment, record)
+
+    # ------------------------------------------------------------------------------------------------------------
+
+    def _tell_lane(self, attempt: Attempt, answer: Answer, now_s: float) -> None:
+        desk = attempt.desk
+        limits = answer.limits
+        used = UNKNOWN
+        if answer.prompt_tokens >= 0 and answer.completion_tokens >= 0:
+            used = answer.prompt_tokens + answer.completion_tokens
+        desk.lane.ended(
+            now_s,
+            LaneEnd(
+                kind=answer.kind,
+                success=answer.kind is None,
+                wait_s=answer.wait_s,
+                limits=limits,
+                tokens_reserved=attempt.tokens,
+                tokens_used=used,
+                sent_s=attempt.started_s,
+            ),
+            self._chance.random(),
+        )
+        if answer.kind is not None and KINDS[answer.kind].lane is LaneSignal.PAUSE:
+            status = f"{answer.http_status} {answer.code}".strip()
+            desk.lane.pause(f"{answer.kind.value} ({status}): {answer.message}".rstrip(": "))
+
+    def _cost(self, desk: LaneDesk, answer: Answer) -> tuple[int, int, int]:
+        """(known cost in picousd, 1 if it has no price, 1 if it has no usage) of one ended attempt."""
+        if answer.cost_picousd != UNKNOWN:
+            return answer.cost_picousd, 0, 0
+        has_usage = answer.prompt_tokens != UNKNOWN or answer.completion_tokens != UNKNOWN
+        if not has_usage:
+            billed = answer.kind is None or answer.kind is FailureKind.ANSWER_TOO_LARGE
+            free = desk.price is not None and desk.price.zero_rated
+            return 0, 0, 1 if billed and not free else 0
+        if desk.price is None:
+            return 0, 1, 0
+        return (
+            cost_of(desk.price, max(0, answer.prompt_tokens), max(0, answer.completion_tokens), max(0, answer.cached_tokens)),
+            0,
+            0,
+        )
+
+    def _record(self, attempt: Attempt, answer: Answer, base: Record, now_s: float) -> Record:
+        desk = attempt.desk
+        return Record(
+            base.row,
+            row_map.PENDING,
+            base.attempts + 1,
+            base.used,
+            base.cost_picousd,
+            base.unpriced,
+            base.no_usage,
+            base.doubts,
+            answer.http_status,
+            answer.code,
+            answer.param,
+            answer.message,
+            answer.body,
+            answer.request_id,
+            desk.key.vendor,
+            desk.price.price_id if desk.price is not None and answer.cost_picousd == UNKNOWN else "",
+            answer.prompt_tokens,
+            answer.completion_tokens,
+            answer.cached_tokens,
+            int((now_s - attempt.started_s) * 1000),
+            self._clock.now_ms(),
+            0,
+            base.rate_limits,
+        )
+
+    def _count_usage(
+        self, segment: OpenSegment, desk: LaneDesk, answer: Answer, money: tuple[int, int, int]
+    ) -> None:
+        if answer.kind is not None and money == (0, 0, 0) and answer.prompt_tokens == UNKNOWN:
+            return
+        day_number = self._clock.now_ms() // DAY_MS
+        if day_number != self._day_number:
+            self._day_number = day_number
+            self._day = self._day_of(day_number * DAY_MS)
+        key = UsageKey(self._day, desk.key.account, desk.key.model, desk.key.vendor)
+        total = segment.usage.get(key)
+        if total is None:
+            total = segment.usage[key] = UsageSum()
+        total.answers += 1
+        total.cost_picousd += money[0]
+        total.unpriced += money[1]
+        total.no_usage += money[2]
+        tally = segment.tally
+        if answer.prompt_tokens > 0:
+            total.prompt_tokens += answer.prompt_tokens
+            tally.prompt_tokens += answer.prompt_tokens
+        if answer.completion_tokens > 0:
+            total.completion_tokens += answer.completion_tokens
+            tally.completion_tokens += answer.completion_tokens
+        if answer.cached_tokens > 0:
+            total.cached_tokens += answer.cached_tokens
+            tally.cached_tokens += answer.cached_tokens
+
+    def _decide(self, attempt: Attempt, answer: Answer, base: Record) -> Decision:
+        assert answer.kind is not None
+        desk = attempt.desk
+        segment = attempt.queue.segment
+        row = attempt.row
+        had_success = desk.successes > segment.rate_marks.get(row, desk.successes)
+        if answer.kind is FailureKind.RATE_LIMITED:
+            segment.rate_marks[row] = desk.successes
+        spec = segment.context.spec
+        return decide(
+            kind=answer.kind,
+            wait_s=answer.wait_s,
+            used=base.used,
+            rate_limits=base.rate_limits,
+            max_attempts=spec.max_attempts,
+            on_uncertain=spec.on_uncertain,
+            in_outage=desk.lane.in_outage,
+            lane_had_success_since=had_success,
+            chance=self._chance.random(),
+        )
+
+    def _again(self, attempt: Attempt, record: Record, decision: Decision, now_s: float) -> None:
+        segment = attempt.queue.segment
+        row = attempt.row
+        segment.clear(row)
+        record.body = b""
+        record.not_before_ms = record.ended_at_ms + int(decision.delay_s * 1000)
+        segment.notes[row] = record
+        segment.new_records.append(record)
+        attempt.desk.wait(attempt.queue, row, now_s + decision.delay_s)
+
+    def _finish(self, segment: OpenSegment, record: Record) -> None:
+        """RESERVED -> the record's byte; an earlier round's answer is never replaced by a failure."""
+        row = record.row
+        byte = record.byte
+        previous = segment.previous_map[row] if segment.previous_map is not None else 0
+        if row_map.is_success(previous) and not row_map.is_success(byte):
+            earlier = segment.previous_records[row]
+            record = msgspec.structs.replace(
+                earlier,
+                attempts=record.attempts,
+                used=record.used,
+                cost_picousd=record.cost_picousd,
+                unpriced=record.unpriced,
+                no_usage=record.no_usage,
+                doubts=record.doubts,
+            )
+            byte = previous
+            row_map.restore(segment.row_map, row, previous)
+        else:
+            row_map.finish(segment.row_map, row, byte)
+        segment.reserved -= 1
+        segment.open -= 1
+        segment.rows[row] = None
+        segment.notes.pop(row, None)
+        segment.rate_marks.pop(row, None)
+        segment.new_records.append(record)
+        segment.outcomes += 1
+        counts = segment.tally.counts
+        counts[byte] = counts.get(byte, 0) + 1
+        gate = segment.context.gate
+        if gate is not None:
+            self._ask_gate(segment, record)
+
+    def _ask_gate(self, segment: OpenSegment, record: Record) -> None:
+        context = segment.context
+        assert context.gate is not None
+        kind = row_map.BYTE_KINDS.get(record.byte)
+        verdict = context.gate.note(success=kind is None, kind=kind, code=record.code, param=record.param)
+        if verdict is GateVerdict.PASSED:
+            context.gate = None
+            context.gate_passed = True
+        elif verdict is GateVerdict.SHUT:
+            context.gate_shut = context.gate.sentence
+
+
+def row_tokens(row: InputRow) -> int:
+    """What a row is taken to cost its lane until its usage is known: a token per four bytes, and its output bound."""
+    return (len(row.body) >> 2) + row.output_tokens

@@ -1,0 +1,77 @@
+"""What a worker keeps of a batch it holds segments of: its spec, the latest signals, its gate and its allowance."""
+
+from __future__ import annotations
+
+from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.failures import FailureKind
+from batchwright.core.gate import Gate
+from batchwright.ports.store import BatchSignals
+
+
+class BatchContext:
+    __slots__ = (
+        "allowance_picousd",
+        "asked_picousd",
+        "batch_id",
+        "budget_spent",
+        "closing",
+        "closing_until_s",
+        "deadline_ms",
+        "gate",
+        "gate_passed",
+        "gate_shut",
+        "in_flight",
+        "may_send",
+        "paused",
+        "round",
+        "segments",
+        "spec",
+        "spent_picousd",
+        "total",
+        "worst_next_picousd",
+    )
+
+    def __init__(self, batch_id: str, *, spec: BatchSpec, total: int, round: int, gate: Gate | None) -> None:
+        self.batch_id = batch_id
+        self.spec = spec
+        self.total = total
+        self.round = round
+        self.gate = gate
+        """None once it is passed, or where there is none."""
+        self.gate_passed = False
+        """Passed since the last checkpoint: to be written."""
+        self.gate_shut = ""
+        """Why the first rows all failed; empty while the gate is open."""
+        self.segments = 0
+        self.in_flight = 0
+        self.paused = False
+        self.closing: FailureKind | None = None
+        self.closing_until_s = 0.0
+        """When the grace for rows in flight ends."""
+        self.deadline_ms = 0
+        self.may_send = True
+        self.allowance_picousd = 0
+        """Budget drawn and free: held by no row in flight."""
+        self.asked_picousd = 0
+        self.spent_picousd = 0
+        """Left the allowance since the last checkpoint."""
+        self.worst_next_picousd = 0
+        """What the next row needs and the allowance did not have; 0: nothing is wanting."""
+        self.budget_spent = False
+        """The cap left less than the next row needs."""
+
+    @property
+    def capped(self) -> bool:
+        return self.spec.max_cost_picousd >= 0
+
+    def reserve_bound(self, wanted: int) -> int:
+        """While the gate has not been passed no more rows than it judges are reserved."""
+        if self.gate is None:
+            return wanted
+        return min(wanted, self.gate.allowed_in_flight(self.total) - self.in_flight)
+
+    def signal(self, signals: BatchSignals, *, sending_allowed: bool) -> None:
+        self.round = signals.round
+        self.paused = signals.paused
+        self.deadline_ms = signals.deadline_ms
+        self.may_send = sending_allowed and not signals.paused and signals.closing is None

@@ -1,0 +1,165 @@
+"""`ports.batches` on this machine's store. Reads run in threads of their own; nothing here knows where workers are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+from batchwright.core import row_map
+from batchwright.core.batch_state import PauseCause, count, derive
+from batchwright.core.errors import NoSuchBatch, WrongState
+from batchwright.core.failures import FailureKind
+from batchwright.core.records import InputRow, Record, UsageKey, UsageSum
+from batchwright.core.rows import RowView, SourceRow
+from batchwright.core.worker_id import WorkerId
+from batchwright.engine.intake import take_in
+from batchwright.engine.writer import Writer
+from batchwright.ports.batches import BatchStatus, Selector, Submit
+from batchwright.ports.clock import Clock
+from batchwright.ports.store import BatchRow, NewBatch, SegmentView, Store
+
+ACCOUNT = "local"
+"""The one account of a machine without a service."""
+
+CLOSED_BYTES = frozenset(row_map.KIND_BYTES[kind] for kind in row_map.CLOSING_KINDS)
+
+
+class StoreBatches:
+    """`is_live` tells whether some live process takes a batch in or works on it."""
+
+    def __init__(
+        self, store: Store, *, writer: Writer, clock: Clock, owner: WorkerId, is_live: Callable[[BatchRow], bool]
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._clock = clock
+        self._owner = owner
+        self._is_live = is_live
+
+    async def submit(self, submit: Submit, rows: Iterable[Sequence[SourceRow]]) -> BatchStatus:
+        now_ms = self._clock.now_ms()
+        batch = NewBatch(
+            batch_id=submit.batch_id,
+            account=ACCOUNT,
+            spec=submit.spec,
+            created_at_ms=now_ms,
+            deadline_ms=now_ms + int(submit.deadline_s * 1000) if submit.deadline_s else 0,
+            owner=self._owner,
+        )
+        # In the writer's thread: reading, checking and cutting the input are one pass with writing it.
+        await self._writer.do(lambda: take_in(self._store, batch, rows, clock=self._clock))
+        return await self.status(submit.batch_id)
+
+    async def status(self, batch_id: str) -> BatchStatus:
+        return self._status(await asyncio.to_thread(self._store.get_batch, batch_id))
+
+    async def resolve(self, text: str) -> str:
+        if text == "@last":
+            newest = await asyncio.to_thread(self._store.find_batches, limit=1)
+            if not newest:
+                raise NoSuchBatch("@last names the newest batch, and there is none here yet")
+            return newest[0].batch_id
+        prefix = text if text.startswith("batch_") else f"batch_{text}"
+        found = await asyncio.to_thread(self._store.find_batches, prefix=prefix, limit=10)
+        if not found:
+            raise NoSuchBatch(f"no batch begins with {text!r}; `batchwright list` shows those there are")
+        if len(found) > 1 and all(batch.batch_id != prefix for batch in found):
+            names = ", ".join(batch.batch_id for batch in found)
+            raise NoSuchBatch(f"{text!r} begins more than one batch: {names}; give more digits")
+        return next((batch.batch_id for batch in found if batch.batch_id == prefix), found[0].batch_id)
+
+    async def find(self, *, identity: str = "", source: str = "", limit: int = 50) -> list[BatchStatus]:
+        found = await asyncio.to_thread(self._store.find_batches, identity=identity, source=source, limit=limit)
+        return [self._status(batch) for batch in found]
+
+    async def rows(
+        self, batch_id: str, *, start: int = 0, wanted: frozenset[int] | None = None
+    ) -> AsyncIterator[list[RowView]]:
+        reader = self._store.read_segments(batch_id, first_index=start, with_input=True, wanted=wanted)
+        while (segment := await asyncio.to_thread(next, reader, None)) is not None:
+            views = views_of(segment, start=start, wanted=wanted)
+            if views:
+                yield views
+
+    async def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
+        return await asyncio.to_thread(self._store.find_custom_id, batch_id, custom_id)
+
+    async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
+        chosen = row_map.select_bytes(selector.kinds, selector.flags) or row_map.FAILURE_BYTES
+        now_ms = self._clock.now_ms()
+        deadline_ms = now_ms + int(deadline_s * 1000) if deadline_s else 0
+        reopened = await self._writer.do(lambda: self._store.reopen(batch_id, chosen, now_ms, deadline_ms))
+        return reopened.rows
+
+    async def cancel(self, batch_id: str) -> BatchStatus:
+        status = await self.status(batch_id)
+        if status.terminal and status.counts.cancelled:
+            return status
+        if status.terminal:
+            raise WrongState(f"{batch_id} has ended as {status.state.value}; only a batch that has not can be cancelled")
+
+        def close() -> None:
+            self._store.request_close(batch_id, FailureKind.CANCELLED, self._clock.now_ms())
+            while self._store.close_step(batch_id, self._clock.now_ms()):
+                pass
+
+        await self._writer.do(close)
+        return await self.status(batch_id)
+
+    async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
+        def clear() -> None:
+            batch = self._store.get_batch(batch_id)
+            if max_cost_picousd >= 0:
+                self._store.set_cap(batch_id, max_cost_picousd, soft=batch.spec.soft_cap)
+            for pause in batch.pauses:
+                if pause.cause is PauseCause.LANE and pause.lane:
+                    self._store.clear_lane(pause.lane)
+            self._store.resume_batch(batch_id)
+
+        await self._writer.do(clear)
+        return await self.status(batch_id)
+
+    async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]:
+        lines = await asyncio.to_thread(self._store.read_usage, since_day=since_day)
+        return [(line.key, line.sum) for line in lines]
+
+    def _status(self, batch: BatchRow) -> BatchStatus:
+        state = derive(batch.facts, batch.tally)
+        return BatchStatus(
+            batch_id=batch.batch_id,
+            state=state,
+            terminal=state.terminal,
+            spec=batch.spec,
+            round=batch.round,
+            total=batch.facts.total,
+            counts=count(batch.facts.total, batch.tally),
+            by_byte=dict(batch.tally.counts),
+            tally=batch.tally,
+            created_at_ms=batch.created_at_ms,
+            settled_at_ms=batch.settled_at_ms,
+            deadline_ms=batch.deadline_ms,
+            pauses=tuple(batch.pauses),
+            budget_taken_picousd=batch.budget_taken_picousd,
+            live=not state.terminal and self._is_live(batch),
+        )
+
+
+def views_of(segment: SegmentView, *, start: int, wanted: frozenset[int] | None) -> list[RowView]:
+    """A segment's rows from request_index `start` on, those with a wanted byte."""
+    assert segment.input is not None
+    views = []
+    records = segment.records
+    first = segment.first_index
+    for position, (row, byte) in enumerate(zip(segment.input.rows, segment.row_map, strict=True)):
+        if first + position < start or (wanted is not None and byte not in wanted):
+            continue
+        record = records.get(position)
+        views.append(_view(first + position, byte, segment.reserved[position], record, row))
+    return views
+
+
+def _view(index: int, byte: int, stored: int, record: Record | None, row: InputRow) -> RowView:
+    sent = False
+    if byte in CLOSED_BYTES:
+        sent = stored == row_map.RESERVED or (record is not None and record.doubts > 0)
+    return RowView(request_index=index, byte=byte, record=record, input=row, may_have_been_sent=sent)

@@ -1,0 +1,282 @@
+"""How batches and segments come to an end in a worker, other than by their last row: cancel, deadline, pause, stop,
+a lane that is paused for good, a spent budget, a lost lease.
+
+A segment is given back or closed in two steps. It is *retired* at once: its rows leave the desks, and those that are
+reserved but not at a vendor go back to pending. When nothing of it is out any more (or the grace is over, and what is
+out is dropped and left RESERVED, in doubt), the next checkpoint writes the release or the closing.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+from batchwright.core.batch_state import Pause, PauseCause
+from batchwright.core.failures import FailureKind
+from batchwright.core.money import usd_text
+from batchwright.engine.batch_context import BatchContext
+from batchwright.engine.open_segment import OpenSegment, SegmentDraft
+from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX
+from batchwright.ports.store import BatchSignals, LanePause, SegmentKey
+
+if TYPE_CHECKING:
+    from batchwright.engine.worker import Worker
+
+
+class Closing:
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._floor = worker.floor
+        self._sender = worker.sender
+        self._clock = worker.parts.clock
+        self._store = worker.parts.store
+        self._writer = worker.parts.writer
+        self._releases: dict[SegmentKey, int] = {}
+        """Segments the next checkpoint gives back: not before which moment (0: at once)."""
+        self._closings: dict[SegmentKey, FailureKind] = {}
+        self._pauses: list[tuple[str, Pause]] = []
+        self._over: set[str] = set()
+        """Batches seen settled or paused."""
+        self._look_for_blocked = False
+
+    # ---------------------------------------------------------------------------------------------------- from apply
+
+    def signalled(self, signals: dict[str, BatchSignals], now_s: float) -> None:
+        """What the last checkpoint said of the batches held."""
+        for batch_id, signal in signals.items():
+            if signal.settled or signal.paused:
+                self._over.add(batch_id)
+            else:
+                self._over.discard(batch_id)
+            context = self._floor.contexts.get(batch_id)
+            if context is None:
+                continue
+            allowed = not self._worker.stopping and not context.worst_next_picousd
+            context.signal(signal, sending_allowed=allowed)
+            if signal.closing is not None and context.closing is None:
+                self._begin_closing(context, signal.closing, now_s)
+
+    def lose(self, segment: OpenSegment) -> None:
+        """The segment's epoch is another's: what is still out is only counted, as orphan spend."""
+        segment.lost = True
+        self._floor.unready(segment)
+        segment.new_records = []
+        self._drop_if_empty(segment)
+
+    def nothing_claimable(self) -> None:
+        self._look_for_blocked = True
+
+    def batch_over(self, batch_id: str) -> bool:
+        return batch_id in self._over
+
+    # --------------------------------------------------------------------------------------------------------- tidy
+
+    async def tidy(self, now_s: float) -> None:
+        if self._worker.stopping:
+            self._stop(now_s)
+        await self._expire(now_s)
+        for context in list(self._floor.contexts.values()):
+            if context.gate_shut:
+                await self._shut_gate(context, now_s)
+            if context.budget_spent:
+                context.budget_spent = False
+                self._pause(context, PauseCause.BUDGET, _budget_sentence(context))
+            if context.closing is not None:
+                self._close(context, now_s)
+            elif context.paused:
+                for segment in self._floor.segments_of(context):
+                    self._give_back(segment)
+        await self._tidy_lanes(now_s)
+        if len(self._floor.segments) >= OPEN_SEGMENTS_MAX:
+            self._park_waiting(now_s)
+        for segment in [segment for segment in self._floor.segments.values() if segment.lost]:
+            self._drop_if_empty(segment)
+
+    def next_due_s(self, now_s: float) -> float:
+        """The next moment at which `tidy` has something to do by the clock."""
+        due_s = math.inf
+        now_ms = self._clock.now_ms()
+        for context in self._floor.contexts.values():
+            if context.closing is not None:
+                due_s = min(due_s, context.closing_until_s)
+            elif context.deadline_ms:
+                due_s = min(due_s, now_s + max(0, context.deadline_ms - now_ms) / 1000)
+        if self._worker.stopping:
+            due_s = min(due_s, self._worker.stop_until_s)
+        return due_s
+
+    def mark(self, draft: SegmentDraft) -> None:
+        """Writes a pending release or closing into a segment's draft."""
+        segment = draft.segment
+        not_before_ms = self._releases.pop(segment.key, None)
+        closed_as = self._closings.pop(segment.key, None)
+        if segment.lost or draft.open == 0:
+            return
+        if closed_as is not None:
+            draft.closed_as = closed_as
+        elif not_before_ms is not None:
+            draft.release = "parked" if not_before_ms else "waiting"
+            draft.not_before_ms = not_before_ms
+            draft.lane_set = segment.lane_set
+
+    def take_pauses(self) -> list[tuple[str, Pause]]:
+        pauses, self._pauses = self._pauses, []
+        return pauses
+
+    def blocked_pairs(self) -> frozenset[tuple[str, str]]:
+        """(batch, lane set) pairs of which every lane is blocked until a person acts."""
+        blocked = {text for text, desk in self._floor.desks.items() if desk.blocked}
+        return frozenset(pair for pair, lanes in self._floor.lane_sets.items() if blocked.issuperset(lanes))
+
+    # ------------------------------------------------------------------------------------------------- whole batches
+
+    def _begin_closing(self, context: BatchContext, kind: FailureKind, now_s: float) -> None:
+        settings = self._worker.settings
+        context.closing = kind
+        context.may_send = False
+        grace_s = settings.deadline_grace_s if kind is FailureKind.EXPIRED else settings.grace_s
+        context.closing_until_s = now_s + grace_s
+        self._worker.wake_now()
+
+    def _close(self, context: BatchContext, now_s: float) -> None:
+        assert context.closing is not None
+        for segment in self._floor.segments_of(context):
+            if self._retire(segment, late=now_s >= context.closing_until_s):
+                self._closings[segment.key] = context.closing
+
+    async def _expire(self, now_s: float) -> None:
+        now_ms = self._clock.now_ms()
+        for context in list(self._floor.contexts.values()):
+            if context.deadline_ms and now_ms >= context.deadline_ms and context.closing is None:
+                await self._request_close(context, FailureKind.EXPIRED, now_s)
+
+    async def _request_close(self, context: BatchContext, kind: FailureKind, now_s: float) -> None:
+        """Sets the flag and closes what no worker holds; what this one holds follows within the grace."""
+        batch_id = context.batch_id
+        self._begin_closing(context, kind, now_s)
+
+        def close() -> None:
+            self._store.request_close(batch_id, kind, self._clock.now_ms())
+            while self._store.close_step(batch_id, self._clock.now_ms()):
+                pass
+
+        await self._writer.do(close)
+
+    async def _shut_gate(self, context: BatchContext, now_s: float) -> None:
+        sentence, context.gate_shut, context.gate = context.gate_shut, "", None
+        if context.spec.gate == "stop":
+            await self._request_close(context, FailureKind.STOPPED, now_s)
+        else:
+            self._pause(context, PauseCause.GATE, sentence)
+
+    def _pause(self, context: BatchContext, cause: PauseCause, reason: str, lane: str = "") -> None:
+        pause = Pause(cause=cause, reason=reason, since_ms=self._clock.now_ms(), lane=lane)
+        self._pauses.append((context.batch_id, pause))
+        context.paused = True
+        context.may_send = False
+        self._over.add(context.batch_id)
+
+    # ------------------------------------------------------------------------------------------------------ segments
+
+    def _retire(self, segment: OpenSegment, *, late: bool) -> bool:
+        """See the module's docstring; true once nothing of the segment is out, so that it can be let go."""
+        if segment.lost or segment.open == 0:
+            return False
+        if not segment.retired:
+            segment.retired = True
+            segment.lane_set = self._floor.open_lanes(segment) or segment.lane_set
+            self._floor.unready(segment)
+            self._sender.changed[segment] = None
+        if segment.flights and late:
+            self._sender.book_held(self._clock.now_s(), every=True)
+            self._sender.abort(segment)
+        if segment.flights or segment.open == 0:
+            return False
+        self._sender.changed[segment] = None
+        return True
+
+    def _give_back(self, segment: OpenSegment, *, late: bool = False, not_before_ms: int = 0) -> None:
+        if self._retire(segment, late=late):
+            self._releases[segment.key] = not_before_ms
+
+    def _stop(self, now_s: float) -> None:
+        for segment in list(self._floor.segments.values()):
+            self._give_back(segment, late=now_s >= self._worker.stop_until_s)
+
+    def _park_waiting(self, now_s: float) -> None:
+        """Frees places: segments of which every open row waits for its next attempt are parked until the first may."""
+        for segment in list(self._floor.segments.values()):
+            if segment.waiting and len(segment.waiting) == segment.open:
+                wait_s = min(segment.waiting.values()) - now_s
+                self._give_back(segment, not_before_ms=self._clock.now_ms() + max(1, int(wait_s * 1000)))
+
+    def _drop_if_empty(self, segment: OpenSegment) -> None:
+        if segment.lost and not segment.flights and segment not in self._sender.changed:
+            self._floor.forget(segment)
+
+    # --------------------------------------------------------------------------------------------------------- lanes
+
+    async def _tidy_lanes(self, now_s: float) -> None:
+        """Makes lasting pauses known, lets a probe out when it is due, gives back what cannot be sent here."""
+        blocked: set[str] = set()
+        for text, desk in self._floor.desks.items():
+            lane = desk.lane
+            if lane.paused_reason and not desk.known_pause:
+                desk.known_pause = True
+                desk.probe_at_s = now_s + self._worker.settings.lane_probe_s
+                await self._write_lane_pause(text, lane.paused_reason)
+            elif not lane.paused_reason and desk.known_pause:
+                desk.known_pause = False
+                await self._writer.do(partial(self._store.clear_lane, text))
+            if lane.paused_reason and not self._worker.only_batch and now_s >= desk.probe_at_s:
+                desk.probe_at_s = now_s + self._worker.settings.lane_probe_s
+                lane.probe(now_s)
+                await self._writer.do(partial(self._store.clear_lane, text))
+                desk.probing = True
+                desk.probe_mark = desk.answered
+            if desk.probing and lane.paused_reason and desk.answered > desk.probe_mark:
+                desk.probing = False  # the probe came back without success
+                await self._write_lane_pause(text, lane.paused_reason)
+            if desk.blocked and not desk.probing:
+                blocked.add(text)
+        if not blocked:
+            return
+        for segment in list(self._floor.segments.values()):
+            if segment.retired:
+                self._give_back(segment)
+            elif segment.queues and blocked.issuperset(self._floor.open_lanes(segment).split("\n")):
+                self._give_back(segment)
+        if self._look_for_blocked:
+            self._look_for_blocked = False
+            await self._pause_blocked_batches(blocked)
+
+    async def _write_lane_pause(self, lane: str, reason: str) -> None:
+        now_ms = self._clock.now_ms()
+        probe_at_ms = now_ms + int(self._worker.settings.lane_probe_s * 1000)
+        pause = LanePause(lane=lane, reason=reason, since_ms=now_ms, probe_at_ms=probe_at_ms)
+        await self._writer.do(lambda: self._store.pause_lane(pause))
+
+    async def _pause_blocked_batches(self, blocked: set[str]) -> None:
+        """A batch whose open rows all go to lanes that are paused for good is paused for that reason."""
+        for context in list(self._floor.contexts.values()):
+            if context.paused or context.segments or context.closing is not None:
+                continue
+            batch_id = context.batch_id
+            lane_sets = await self._writer.do(partial(self._store.open_lane_sets, batch_id))
+            lanes = sorted({lane for lane_set in lane_sets for lane in lane_set.split("\n")})
+            paused = [lane for lane in lanes if lane in blocked and self._floor.desks[lane].lane.paused_reason]
+            if lanes and paused == lanes:
+                reason = self._floor.desks[lanes[0]].lane.paused_reason
+                self._pause(context, PauseCause.LANE, f"{_lane_name(lanes[0])}: {reason}", lanes[0])
+
+
+def _lane_name(lane: str) -> str:
+    vendor, _, model = lane.split("|", 2)
+    return f"{vendor}, {model}" if model else vendor
+
+
+def _budget_sentence(context: BatchContext) -> str:
+    cap = usd_text(context.spec.max_cost_picousd)
+    next_row = usd_text(context.worst_next_picousd)
+    return f"the cap of ${cap} leaves less than the next row may cost (${next_row}); a higher --max-cost goes on"

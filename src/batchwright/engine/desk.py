@@ -1,0 +1,164 @@
+"""A desk is one lane in this worker: the lane's state machine, the vendor behind it, and the rows that are to go there.
+
+Rows of one batch at a desk form a line. Lines take turns, so that one large batch does not starve another; within a
+line the oldest segment goes first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from batchwright.core.batch_spec import Destination, LaneKey
+from batchwright.core.lanes import Lane
+from batchwright.core.pricing import Price
+from batchwright.engine.open_segment import LaneQueue
+from batchwright.engine.worker_settings import RESERVE_MIN
+from batchwright.ports.vendor import Vendor
+
+if TYPE_CHECKING:
+    from asyncio import TimerHandle
+
+    from batchwright.engine.batch_context import BatchContext
+
+
+class BatchLine:
+    """One batch's rows at one desk."""
+
+    __slots__ = ("context", "desk", "queues", "ready")
+
+    def __init__(self, context: BatchContext, desk: LaneDesk) -> None:
+        self.context = context
+        self.desk = desk
+        self.ready: deque[tuple[LaneQueue, int]] = deque()
+        """Durably reserved, not at a vendor: may be sent now."""
+        self.queues: dict[int, LaneQueue] = {}
+        """By segment number; queues of open segments, oldest claimed first."""
+
+    def unsent(self) -> int:
+        return len(self.ready) + sum(len(queue.pending) for queue in self.queues.values())
+
+
+class LaneDesk:
+    """See the module's docstring."""
+
+    __slots__ = (
+        "answered",
+        "destination",
+        "key",
+        "known_pause",
+        "lane",
+        "lines",
+        "missing_key",
+        "opening",
+        "price",
+        "probe_at_s",
+        "probe_mark",
+        "probing",
+        "sent_since_checkpoint",
+        "sequence",
+        "successes",
+        "timer",
+        "timer_at_s",
+        "vendor",
+        "waiting",
+    )
+
+    def __init__(self, key: LaneKey, *, destination: Destination, lane: Lane, price: Price | None) -> None:
+        self.key = key
+        self.destination = destination
+        self.lane = lane
+        self.price = price
+        self.vendor: Vendor | None = None
+        self.opening = False
+        self.missing_key = ""
+        """The name of the key's variable that this process lacks; empty: none."""
+        self.known_pause = False
+        """The lane's lasting pause stands in the store already."""
+        self.probe_at_s = 0.0
+        """When a lane that is paused for good may try one row."""
+        self.probe_mark = 0
+        self.probing = False
+        """One row is allowed out although the lane is paused."""
+        self.lines: deque[BatchLine] = deque()
+        self.waiting: list[tuple[float, int, LaneQueue, int]] = []
+        """Heap of rows that wait for their next attempt: (loop seconds, sequence, queue, row)."""
+        self.sequence = 0
+        self.sent_since_checkpoint = 0
+        self.successes = 0
+        self.answered = 0
+        self.timer: TimerHandle | None = None
+        self.timer_at_s = 0.0
+
+    @property
+    def blocked(self) -> str:
+        """Why nothing can be sent here until a person acts; empty: it can."""
+        return self.missing_key or self.lane.paused_reason
+
+    def line_of(self, context: BatchContext) -> BatchLine:
+        for line in self.lines:
+            if line.context is context:
+                return line
+        line = BatchLine(context, self)
+        self.lines.append(line)
+        return line
+
+    def next_ready(self) -> BatchLine | None:
+        """The line whose turn it is among those that have a row which may be sent; None if none has."""
+        lines = self.lines
+        for _ in range(len(lines)):
+            line = lines[0]
+            if line.ready and line.context.may_send:
+                return line
+            lines.rotate(-1)
+        return None
+
+    def wait(self, queue: LaneQueue, row: int, until_s: float) -> None:
+        self.sequence += 1
+        queue.segment.waiting[row] = until_s
+        heappush(self.waiting, (until_s, self.sequence, queue, row))
+
+    def release_due(self, now_s: float) -> bool:
+        """Puts rows whose wait is over at the head of their queues; true if there were any."""
+        waiting = self.waiting
+        released = False
+        while waiting and waiting[0][0] <= now_s:
+            _, _, queue, row = heappop(waiting)
+            if queue.segment.waiting.pop(row, None) is not None:
+                queue.pending.appendleft(row)
+                released = True
+        return released
+
+    def reserve_target(self) -> int:
+        """How many rows should be ready ahead: about twice what was sent since the last checkpoint."""
+        free = max(0, self.lane.limit - self.lane.in_flight)
+        return max(RESERVE_MIN, 2 * self.sent_since_checkpoint, free)
+
+    def reserve(self) -> None:
+        """Reserves rows, line by line, until the target is ready or becoming so."""
+        target = self.reserve_target()
+        self.sent_since_checkpoint = 0
+        share = max(1, target // max(1, len(self.lines)))
+        for line in self.lines:
+            if not line.context.may_send:
+                continue
+            lacking = line.context.reserve_bound(share) - len(line.ready)
+            for queue in line.queues.values():
+                if lacking <= 0:
+                    break
+                if queue.pending:
+                    lacking -= queue.segment.reserve(queue, lacking)
+
+    def unsent(self) -> int:
+        return sum(line.unsent() for line in self.lines)
+
+    def drop_queue(self, queue: LaneQueue) -> None:
+        """Takes a segment's rows off the desk; its waiting rows are skipped when their time comes."""
+        line = queue.line
+        line.queues.pop(queue.segment.key.number, None)
+        if any(entry[0] is queue for entry in line.ready):
+            line.ready = deque(entry for entry in line.ready if entry[0] is not queue)
+        queue.pending.clear()
+        if not line.queues and not line.ready:
+            self.lines.remove(line)

@@ -1,0 +1,143 @@
+"""Everything a worker holds now: its batches, open segments and desks, and how they come and go. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from batchwright.core import row_map
+from batchwright.core.batch_spec import Destination, LaneKey
+from batchwright.core.gate import GATE_ROWS, Gate
+from batchwright.core.lanes import Lane, LaneSettings
+from batchwright.core.pricing import Price
+from batchwright.core.routes import LOCAL
+from batchwright.engine.batch_context import BatchContext
+from batchwright.engine.desk import LaneDesk
+from batchwright.engine.open_segment import LaneQueue, OpenSegment
+from batchwright.engine.worker_settings import WorkerSettings
+from batchwright.ports.store import BatchRow, ClaimedSegment, SegmentKey
+
+FindPrice = Callable[[str, str], Price | None]
+"""(vendor, model) -> its price; None: not known."""
+
+
+class Floor:
+    def __init__(self, *, settings: WorkerSettings, find_price: FindPrice) -> None:
+        self._settings = settings
+        self._find_price = find_price
+        self.contexts: dict[str, BatchContext] = {}
+        self.segments: dict[SegmentKey, OpenSegment] = {}
+        self.desks: dict[str, LaneDesk] = {}
+        """By lane key text."""
+        self.lane_sets: dict[tuple[str, str], tuple[str, ...]] = {}
+        """(batch_id, lane_set) pairs met so far: the lane keys in them."""
+        self.input_bytes = 0
+
+    def enter(self, batch: BatchRow) -> BatchContext:
+        """Remembers a batch that was claimed from for the first time (or again after it was left)."""
+        spec = batch.spec
+        gated = spec.gate != "off" and not batch.gate_passed and batch.facts.total >= GATE_ROWS
+        context = BatchContext(
+            batch.batch_id, spec=spec, total=batch.facts.total, round=batch.round, gate=Gate() if gated else None
+        )
+        context.deadline_ms = batch.deadline_ms
+        self.contexts[batch.batch_id] = context
+        return context
+
+    def open(self, claimed: ClaimedSegment, now_s: float) -> OpenSegment:
+        """Takes a claimed segment in and puts its pending rows into their desks' queues."""
+        context = self.contexts[claimed.key.batch_id]
+        segment = OpenSegment(claimed, context)
+        self.segments[segment.key] = segment
+        self.input_bytes += segment.input_bytes
+        context.segments += 1
+        self.lane_sets[segment.key.batch_id, claimed.lane_set] = tuple(claimed.lane_set.split("\n"))
+        first = set(claimed.first)
+        order = [*claimed.first, *(row for row in range(len(segment.row_map)) if row not in first)] if first else None
+        rows = segment.rows
+        for row in order if order is not None else range(len(rows)):
+            if segment.row_map[row] == row_map.PENDING:
+                entry = rows[row]
+                assert entry is not None
+                queue = segment.queues.get(entry.lane)
+                if queue is None:
+                    queue = self._new_queue(segment, entry.lane, claimed.input.lanes[entry.lane], now_s)
+                queue.pending.append(row)
+        return segment
+
+    def _new_queue(self, segment: OpenSegment, lane: int, lane_text: str, now_s: float) -> LaneQueue:
+        desk = self.desk(lane_text, segment.context, now_s)
+        line = desk.line_of(segment.context)
+        queue = LaneQueue(segment, line)
+        segment.queues[lane] = queue
+        line.queues[segment.key.number] = queue
+        return queue
+
+    def desk(self, lane_text: str, context: BatchContext, now_s: float) -> LaneDesk:
+        desk = self.desks.get(lane_text)
+        if desk is None:
+            key = LaneKey.parse(lane_text)
+            spec = context.spec
+            settings = LaneSettings(
+                start=min(self._settings.concurrency_start, spec.concurrency or self._settings.concurrency),
+                ceiling=spec.concurrency or self._settings.concurrency,
+                requests_per_minute=spec.rpm,
+                tokens_per_minute=spec.tpm,
+            )
+            desk = LaneDesk(
+                key,
+                destination=_destination(context, key),
+                lane=Lane(settings, now_s=now_s),
+                price=self._find_price(key.vendor, key.model),
+            )
+            self.desks[lane_text] = desk
+        return desk
+
+    def unready(self, segment: OpenSegment) -> None:
+        """Takes all rows of a segment off its desks; RESERVED rows that are not at a vendor go back to PENDING."""
+        for queue in segment.queues.values():
+            queue.line.desk.drop_queue(queue)
+        segment.queues = {}
+        segment.becoming_ready = []
+        segment.waiting = {}
+        byte_map = segment.row_map
+        if segment.reserved > len(segment.flights):
+            for row, byte in enumerate(byte_map):
+                if byte == row_map.RESERVED and row not in segment.flights:
+                    segment.clear(row)
+
+    def forget(self, segment: OpenSegment) -> None:
+        """The segment is settled, given back, closed or lost: nothing of it is held any more."""
+        if self.segments.pop(segment.key, None) is None:
+            return
+        for queue in segment.queues.values():
+            queue.line.desk.drop_queue(queue)
+        segment.queues = {}
+        self.input_bytes -= segment.input_bytes
+        context = segment.context
+        context.segments -= 1
+
+    def leave(self, context: BatchContext) -> None:
+        """Drops a batch of which nothing is held: it is met anew, with fresh signals, at its next claim."""
+        self.contexts.pop(context.batch_id, None)
+        for pair in [pair for pair in self.lane_sets if pair[0] == context.batch_id]:
+            del self.lane_sets[pair]
+
+    def segments_of(self, context: BatchContext) -> list[OpenSegment]:
+        return [segment for segment in self.segments.values() if segment.context is context]
+
+    def open_lanes(self, segment: OpenSegment) -> str:
+        """The lane set of a segment's open rows, narrowed to what is still open."""
+        lanes = {
+            str(queue.line.desk.key)
+            for lane, queue in segment.queues.items()
+            if queue.pending or any(row is not None and row.lane == lane for row in segment.rows)
+        }
+        return "\n".join(sorted(lanes))
+
+
+def _destination(context: BatchContext, key: LaneKey) -> Destination:
+    for destination in context.spec.destinations:
+        if destination.vendor == key.vendor:
+            return destination
+    assert key.vendor == LOCAL.vendor, f"batch {context.batch_id} has no destination {key.vendor!r}"
+    return LOCAL

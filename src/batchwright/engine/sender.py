@@ -1,0 +1,196 @@
+"""Sends what may be sent: from a desk's ready rows through its lane to its vendor, and books what comes back.
+
+Runs in callbacks on the loop, never waits, and changes nothing durable. The hot path of a row is `pump` -> `_send` ->
+(vendor) -> `ended` -> `pump`.
+"""
+
+from __future__ import annotations
+
+import math
+from asyncio import TimerHandle
+from collections.abc import Callable
+
+from batchwright.core.failures import FailureKind
+from batchwright.engine.attempt import Attempt, Attempts, row_tokens
+from batchwright.engine.desk import BatchLine, LaneDesk
+from batchwright.engine.open_segment import OpenSegment
+from batchwright.engine.worker_settings import CHECKPOINT_RECORD_BYTES, WorkerSettings
+from batchwright.ports.clock import Clock
+from batchwright.ports.vendor import Answer
+
+CallLater = Callable[[float, Callable[[LaneDesk], None], LaneDesk], TimerHandle]
+
+
+class Sender:
+    def __init__(
+        self,
+        *,
+        settings: WorkerSettings,
+        attempts: Attempts,
+        clock: Clock,
+        call_later: CallLater,
+        wake: Callable[[], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._attempts = attempts
+        self._clock = clock
+        self._call_later = call_later
+        self._wake = wake
+        self._report = report
+        self.changed: dict[OpenSegment, None] = {}
+        """Segments that have something for the next checkpoint, in the order they changed."""
+        self.sending = True
+        self.in_flight = 0
+        self.answered = 0
+        self.flight_bytes = 0
+        self.answer_bytes = 0
+        """Answers booked since the last snapshot."""
+        self.landing_bytes = 0
+        """Answers in the checkpoint that is under way."""
+        self.held: list[tuple[Attempt, Answer]] = []
+        """Answers that would make the next checkpoint too large: booked after it is taken."""
+        self.held_bytes = 0
+
+    def pump(self, desk: LaneDesk, now_s: float) -> None:
+        """Sends the desk's ready rows until its lane, a bound or the rows say stop."""
+        vendor = desk.vendor
+        if vendor is None or not self.sending:
+            return
+        lane = desk.lane
+        undurable = self.answer_bytes + self.landing_bytes + self.held_bytes
+        if undurable > self._settings.answer_bytes_max:
+            return
+        while True:
+            line = desk.next_ready()
+            if line is None:
+                self._wake()
+                return
+            queue, row = line.ready[0]
+            entry = queue.segment.rows[row]
+            assert entry is not None
+            size = len(entry.body)
+            if self.flight_bytes and self.flight_bytes + size > self._settings.flight_bytes_max:
+                return
+            context = line.context
+            if context.gate is not None and context.in_flight >= context.gate.allowed_in_flight(context.total):
+                return
+            if context.capped and not self._afford(line, entry.worst_picousd):
+                continue
+            tokens = row_tokens(entry)
+            wait_s = lane.admit(now_s, tokens)
+            if wait_s > 0:
+                if wait_s < math.inf:
+                    self._later(desk, now_s, wait_s)
+                return
+            line.ready.popleft()
+            attempt = Attempt(self.ended, desk, queue, row)
+            attempt.size = size
+            attempt.tokens = tokens
+            attempt.started_s = now_s
+            if context.capped:
+                attempt.worst_picousd = entry.worst_picousd
+                context.allowance_picousd -= entry.worst_picousd
+            queue.segment.flights[row] = attempt
+            context.in_flight += 1
+            self.in_flight += 1
+            self.flight_bytes += size
+            desk.sent_since_checkpoint += 1
+            attempt.call = vendor.send(entry.endpoint, entry.body, attempt.end)
+
+    def _afford(self, line: BatchLine, worst_picousd: int) -> bool:
+        """Whether the batch's allowance covers the row; if not, the batch sends nothing until more is drawn."""
+        context = line.context
+        if worst_picousd <= context.allowance_picousd:
+            return True
+        context.worst_next_picousd = worst_picousd
+        context.may_send = False
+        self._wake()
+        return False
+
+    def ended(self, attempt: Attempt, answer: Answer) -> None:
+        """An attempt's callback."""
+        size = len(answer.body)
+        if self.held or (self.answer_bytes and self.answer_bytes + size > CHECKPOINT_RECORD_BYTES):
+            self.held.append((attempt, answer))
+            self.held_bytes += size
+            self._wake()
+            return
+        now_s = self._clock.now_s()
+        self._book(attempt, answer, now_s)
+        if answer.kind is not None:
+            self.schedule_waiting(attempt.desk, now_s)
+        self._wake()
+        self.pump(attempt.desk, now_s)
+
+    def _book(self, attempt: Attempt, answer: Answer, now_s: float) -> None:
+        segment = attempt.queue.segment
+        del segment.flights[attempt.row]
+        context = segment.context
+        context.in_flight -= 1
+        self.in_flight -= 1
+        self.flight_bytes -= attempt.size
+        self.answered += 1
+        self.answer_bytes += len(answer.body)
+        try:
+            self._attempts.book(attempt, answer, now_s)
+        except Exception as error:
+            # One row's odd answer must not take the others down; the row ends, and the fault is told.
+            self._report(f"row {segment.first_index + attempt.row} of {segment.key.batch_id}: {error!r}")
+            if segment.row_map[attempt.row] == 1:
+                self._attempts.fail_unsent(segment, attempt.row, FailureKind.INTERNAL, repr(error)[:500])
+        self.changed[segment] = None
+
+    def book_held(self, now_s: float, *, every: bool = False) -> None:
+        """After a snapshot: books held answers, as many as the next checkpoint takes; `every` one before an end."""
+        taken = 0
+        for attempt, answer in self.held:
+            size = len(answer.body)
+            if not every and self.answer_bytes and self.answer_bytes + size > CHECKPOINT_RECORD_BYTES:
+                break
+            taken += 1
+            self.held_bytes -= size
+            self._book(attempt, answer, now_s)
+            self.schedule_waiting(attempt.desk, now_s)
+        if taken:
+            del self.held[:taken]
+
+    def abort(self, segment: OpenSegment) -> None:
+        """Drops the segment's flights: their rows stay RESERVED, and each may have been paid for."""
+        for row, attempt in list(segment.flights.items()):
+            assert attempt.call is not None
+            attempt.call.abort()
+            attempt.desk.lane.withdraw(self._clock.now_s(), attempt.tokens)
+            del segment.flights[row]
+            segment.context.in_flight -= 1
+            self.in_flight -= 1
+            self.flight_bytes -= attempt.size
+            segment.tally.attempts += 1
+            segment.tally.doubts += 1
+            if segment.context.capped:
+                segment.tally.possible_picousd += attempt.worst_picousd
+                segment.context.spent_picousd += attempt.worst_picousd
+            self.changed[segment] = None
+
+    def _later(self, desk: LaneDesk, now_s: float, wait_s: float) -> None:
+        """One timer a desk, for the earliest moment anything there may go on."""
+        at_s = now_s + wait_s
+        if desk.timer is not None:
+            if desk.timer_at_s <= at_s:
+                return
+            desk.timer.cancel()
+        desk.timer_at_s = at_s
+        desk.timer = self._call_later(wait_s, self._due, desk)
+
+    def _due(self, desk: LaneDesk) -> None:
+        desk.timer = None
+        now_s = self._clock.now_s()
+        if desk.release_due(now_s):
+            self._wake()
+        self.schedule_waiting(desk, now_s)
+        self.pump(desk, now_s)
+
+    def schedule_waiting(self, desk: LaneDesk, now_s: float) -> None:
+        """Makes sure that a timer is set for the desk's earliest waiting row."""
+        if desk.waiting:
+            self._later(desk, now_s, max(0.001, desk.waiting[0][0] - now_s))

@@ -1,0 +1,69 @@
+"""What nobody else does: ends what is due, frees what the dead held, deletes what was superseded. In bounded steps.
+
+`work` and `serve` sweep every few seconds; every other command that opens the store makes one pass first, so that a
+deadline which passed while everything was down still counts.
+"""
+
+from __future__ import annotations
+
+from batchwright.core.worker_id import WorkerId
+from batchwright.ports.locks import Locks
+from batchwright.ports.store import Store, WorkerRow
+
+SWEEP_EVERY_S = 5.0
+SWEEP_LEASE_MS = 15_000
+STEPS_MAX = 20
+"""Of each kind in one pass: a pass is short, and the next one goes on."""
+
+
+def worker_lock_name(worker: WorkerId) -> str:
+    """The lock a worker's process holds for as long as it lives."""
+    return f"worker-{worker.name}-{worker.incarnation}"
+
+
+def run_lock_name(batch_id: str) -> str:
+    """The lock of whoever takes a batch in, or owes it its output."""
+    return batch_id
+
+
+class Sweeper:
+    def __init__(self, store: Store, *, owner: WorkerId, locks: Locks, host: str, lease_ms: int) -> None:
+        self._store = store
+        self._owner = owner
+        self._locks = locks
+        self._host = host
+        self._lease_ms = lease_ms
+
+    def bury_dead(self, now_ms: int) -> int:
+        """Marks workers dead whose lease has run out, or whose lock on this machine can be taken. Needs no lease."""
+        dead = [row.worker for row in self._store.live_workers() if self._is_dead(row, now_ms)]
+        if dead:
+            self._store.mark_dead(dead, now_ms)
+        return len(dead)
+
+    def sweep(self, now_ms: int) -> None:
+        """One bounded pass."""
+        self.bury_dead(now_ms)
+        if not self._store.take_lease("sweeper", self._owner, now_ms, SWEEP_LEASE_MS):
+            return
+        for batch_id in self._store.expire_due(now_ms):
+            for _ in range(STEPS_MAX):
+                if not self._store.close_step(batch_id, now_ms):
+                    break
+        self._drop_abandoned()
+        for _ in range(STEPS_MAX):
+            if not self._store.sweep_step(now_ms):
+                break
+
+    def _is_dead(self, row: WorkerRow, now_ms: int) -> bool:
+        if row.worker == self._owner:
+            return False
+        if row.host == self._host:
+            return self._locks.is_free(worker_lock_name(row.worker))
+        return now_ms - row.heartbeat_ms > self._lease_ms
+
+    def _drop_abandoned(self) -> None:
+        """An intake whose process has ended can never be finished: the same command takes its input in anew."""
+        for batch in self._store.find_batches(accepting=True):
+            if not batch.facts.reopening and self._locks.is_free(run_lock_name(batch.batch_id)):
+                self._store.drop_batch(batch.batch_id)

@@ -1,0 +1,466 @@
+"""The worker: claims segments, sends their rows, and makes what happened durable, one checkpoint after another.
+
+One loop, four steps a turn, nothing of which overlaps with the next turn's:
+
+    tidy      what the signals, the clock and the lanes ask for: closings, releases, pauses      (engine.closing)
+    propose   reserve the next rows, take what changed, ask for segments and allowances
+    land      one transaction in the writer thread                                              (engine.checkpoint)
+    apply     reserved rows become ready, claimed segments open, settled and lost ones go; then every desk pumps
+
+Between the steps, in callbacks, rows end and others are sent (engine.sender). Nothing is sent that is not durably
+reserved, and nothing counts as done before its checkpoint has landed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from batchwright.core.errors import BatchwrightError, NotNow, StoreError, VendorUnavailable
+from batchwright.core.worker_id import WorkerId
+from batchwright.engine.attempt import Attempts
+from batchwright.engine.checkpoint import Landed, Proposal, land
+from batchwright.engine.closing import Closing
+from batchwright.engine.desk import LaneDesk
+from batchwright.engine.floor import FindPrice, Floor
+from batchwright.engine.sender import Sender
+from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX, WorkerSettings
+from batchwright.engine.writer import Writer
+from batchwright.ports.clock import Chance, Clock
+from batchwright.ports.observer import LaneView, WorkerView
+from batchwright.ports.store import AllowanceRequest, ClaimRequest, Store
+from batchwright.ports.vendor import Vendors
+
+LOOK_EVERY_S = 1.0
+"""A worker whose rows all wait still looks at its batches' signals so often."""
+COMMIT_TRIES = 5
+"""A commit that failed is tried again so often, sending nothing meanwhile, before the worker gives up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerParts:
+    """What a worker is built from; `assemble` (or a test's world) chooses them."""
+
+    store: Store
+    writer: Writer
+    vendors: Vendors
+    find_price: FindPrice
+    clock: Clock
+    chance: Chance
+    day_of: Callable[[int], str]
+    """Milliseconds since the epoch -> UTC date, `YYYY-MM-DD`."""
+    report: Callable[[str], None]
+    """Takes a sentence about something that went wrong and was survived."""
+    step: Callable[[str], None] = lambda name: None
+    """Told before each named step; a test's world crashes here."""
+
+
+class Worker:
+    """`run()` once; `stop()` any time. With `only_batch` it claims from that batch alone and ends with it."""
+
+    def __init__(
+        self,
+        parts: WorkerParts,
+        *,
+        identity: WorkerId,
+        settings: WorkerSettings,
+        only_batch: str = "",
+        until_idle: bool = False,
+        host: str = "",
+        pid: int = 0,
+    ) -> None:
+        self.identity = identity
+        self.parts = parts
+        self.settings = settings
+        self.only_batch = only_batch
+        self._until_idle = until_idle
+        self._host = host
+        self._pid = pid
+        self._clock = parts.clock
+        self._loop = asyncio.get_running_loop()
+        self._dirty = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self.floor = Floor(settings=settings, find_price=parts.find_price)
+        self.sender = Sender(
+            settings=settings,
+            attempts=Attempts(clock=parts.clock, chance=parts.chance, day_of=parts.day_of),
+            clock=parts.clock,
+            call_later=self._loop.call_later,
+            wake=self._dirty.set,
+            report=parts.report,
+        )
+        self.closing = Closing(self)
+        self.number = 0
+        self._next_s = 0.0
+        self._looked_s = 0.0
+        self._claim_after_s = 0.0
+        self._idle = False
+        self._confirmed_s = 0.0
+        self._failure: BaseException | None = None
+        self._openings: set[asyncio.Task[None]] = set()
+        self.stopping = False
+        self.stop_until_s = 0.0
+        self.lacking: dict[str, str] = {}
+        """By lane: what this process lacks to serve it (a key's variable)."""
+
+    # ------------------------------------------------------------------------------------------------- from outside
+
+    def stop(self, *, grace: bool) -> None:
+        """Stop sending; with grace, rows in flight may finish first. Then checkpoint, give back and end."""
+        now_s = self._clock.now_s()
+        until_s = now_s + self.settings.grace_s if grace else now_s
+        self.stop_until_s = min(until_s, self.stop_until_s) if self.stopping else until_s
+        self.stopping = True
+        self.sender.sending = False
+        self.wake_now()
+
+    def wake_now(self) -> None:
+        self._dirty.set()
+        self._urgent.set()
+
+    def view(self) -> WorkerView:
+        """Live figures for a screen; no truth."""
+        now_s = self._clock.now_s()
+        lanes = tuple(
+            LaneView(
+                lane=str(desk.key),
+                in_flight=desk.lane.in_flight,
+                limit=desk.lane.limit,
+                waiting=desk.lane.paused_reason or ("starting" if desk.opening else desk.lane.waiting(now_s)),
+            )
+            for desk in self.floor.desks.values()
+        )
+        return WorkerView(
+            in_flight=self.sender.in_flight,
+            answered=self.sender.answered,
+            retries_waiting=sum(len(segment.waiting) for segment in self.floor.segments.values()),
+            lanes=lanes,
+            note="; ".join(sorted(self.lacking.values())),
+        )
+
+    # ----------------------------------------------------------------------------------------------------- the loop
+
+    async def run(self) -> None:
+        """Works until stopped, until its batch has ended or is paused (`only_batch`), or until nothing is left
+        (`until_idle`). Raises VendorUnavailable (only_batch) and StoreError; nothing is lost by either."""
+        store = self.parts.store
+        await self.parts.writer.do(
+            lambda: store.register_worker(self.identity, host=self._host, pid=self._pid, now_ms=self._clock.now_ms())
+        )
+        self._confirmed_s = self._clock.now_s()
+        heart = self._loop.create_task(self._beat(), name=f"heartbeat {self.identity}")
+        self._dirty.set()
+        try:
+            while True:
+                await self._turn()
+                if isinstance(self._failure, NotNow):
+                    self.stop(grace=False)  # what it holds is given back before the reason goes up
+                elif self._failure is not None:
+                    raise self._failure
+                if self._finished():
+                    break
+                await self._until_due()
+            heart.cancel()
+            await self.parts.writer.do(lambda: store.end_worker(self.identity, self._clock.now_ms()))
+            if self._failure is not None:
+                raise self._failure
+        finally:
+            heart.cancel()
+            for opening in self._openings:
+                opening.cancel()
+            self.sender.sending = False
+            for segment in list(self.floor.segments.values()):
+                self.sender.abort(segment)
+            for desk in self.floor.desks.values():
+                if desk.timer is not None:
+                    desk.timer.cancel()
+
+    async def _until_due(self) -> None:
+        """Waits for a reason to checkpoint, then for the checkpoint's moment unless it is urgent."""
+        if not self._dirty.is_set():
+            await self._wait(self._dirty, self._patience_s())
+        self._dirty.clear()
+        delay_s = self._next_s - self._clock.now_s()
+        if delay_s > 0 and self.sender.in_flight and not self.sender.held:
+            await self._wait(self._urgent, delay_s)
+        self._urgent.clear()
+
+    async def _wait(self, event: asyncio.Event, at_most_s: float) -> None:
+        try:
+            async with asyncio.timeout(at_most_s):
+                await event.wait()
+        except TimeoutError:
+            pass
+
+    def _patience_s(self) -> float:
+        now_s = self._clock.now_s()
+        patience_s = self.settings.idle_poll_s if self.floor.segments else self.settings.wake_poll_s
+        return max(0.001, min(patience_s, self.closing.next_due_s(now_s) - now_s))
+
+    async def _turn(self) -> None:
+        now_s = self._clock.now_s()
+        self.sender.sending = not self.stopping and now_s - self._confirmed_s < self.settings.lease_s / 2
+        await self.closing.tidy(now_s)
+        proposal = self._propose(now_s)
+        if proposal.empty:
+            return
+        self.parts.step("before checkpoint")
+        landed = await self._land(proposal)
+        if landed is None:
+            return
+        self.parts.step("after checkpoint")
+        self._apply(proposal, landed)
+
+    # ------------------------------------------------------------------------------------------------------ propose
+
+    def _propose(self, now_s: float) -> Proposal:
+        if self.sender.sending:
+            for desk in self.floor.desks.values():
+                desk.release_due(now_s)
+                if desk.vendor is not None and (not desk.blocked or desk.probing):
+                    desk.reserve()
+        changed = self.sender.changed
+        for segment in self.floor.segments.values():
+            if segment.becoming_ready:
+                changed[segment] = None
+        self._look(now_s)
+        drafts = [segment.take_changes() for segment in changed]
+        changed.clear()
+        for draft in drafts:
+            self.closing.mark(draft)
+        proposal = Proposal(
+            worker=self.identity,
+            number=self.number + 1,
+            now_ms=self._clock.now_ms(),
+            drafts=drafts,
+            claim=self._claim(now_s),
+            allowances=self._allowances(),
+            pauses=self.closing.take_pauses(),
+            known_batches=frozenset(self.floor.contexts),
+        )
+        for context in self.floor.contexts.values():
+            if context.gate_passed:
+                context.gate_passed = False
+                proposal.gate_passed.append(context.batch_id)
+            if context.spent_picousd:
+                proposal.spent[context.batch_id] = context.spent_picousd
+                context.spent_picousd = 0
+        self.sender.landing_bytes = self.sender.answer_bytes
+        self.sender.answer_bytes = 0
+        self.sender.book_held(now_s)
+        return proposal
+
+    def _look(self, now_s: float) -> None:
+        """Names one segment of each batch now and then, so that its signals come back although nothing changed."""
+        if now_s - self._looked_s < LOOK_EVERY_S:
+            return
+        self._looked_s = now_s
+        seen = {segment.key.batch_id for segment in self.sender.changed}
+        for segment in self.floor.segments.values():
+            if segment.key.batch_id not in seen and not segment.lost:
+                seen.add(segment.key.batch_id)
+                self.sender.changed[segment] = None
+
+    def _claim(self, now_s: float) -> ClaimRequest | None:
+        """Asks for segments while some desk lacks rows to send, or to find out what there is."""
+        if not self.sender.sending or now_s < self._claim_after_s or len(self.floor.segments) >= OPEN_SEGMENTS_MAX:
+            return None
+        if self.floor.input_bytes >= self.settings.input_bytes_max:
+            return None
+        hungry = {
+            text
+            for text, desk in self.floor.desks.items()
+            if (not desk.blocked or desk.probing) and desk.unsent() < max(desk.lane.limit, desk.reserve_target())
+        }
+        if self.floor.desks and not hungry and self.floor.segments:
+            return None
+        exclude = frozenset(
+            pair for pair, lanes in self.floor.lane_sets.items() if not any(lane in hungry for lane in lanes)
+        )
+        return ClaimRequest(
+            limit=2,
+            batch_id=self.only_batch,
+            exclude=exclude | self.closing.blocked_pairs(),
+            max_bytes=self.settings.input_bytes_max - self.floor.input_bytes,
+        )
+
+    def _allowances(self) -> list[AllowanceRequest]:
+        """Draws budget for the next rows of capped batches; gives all of it back once nothing is held."""
+        requests = []
+        for context in self.floor.contexts.values():
+            if not context.capped:
+                continue
+            if not context.segments and context.allowance_picousd and not context.in_flight:
+                requests.append(AllowanceRequest(batch_id=context.batch_id, picousd=-context.allowance_picousd))
+                context.asked_picousd = -context.allowance_picousd
+            elif context.worst_next_picousd:
+                rows_ahead = max(32, 2 * context.in_flight)
+                context.asked_picousd = context.worst_next_picousd * rows_ahead
+                requests.append(
+                    AllowanceRequest(
+                        batch_id=context.batch_id,
+                        picousd=context.asked_picousd,
+                        minimum_picousd=max(1, context.worst_next_picousd - context.allowance_picousd),
+                    )
+                )
+        return requests
+
+    # --------------------------------------------------------------------------------------------------------- land
+
+    async def _land(self, proposal: Proposal) -> Landed | None:
+        """Commits, and where that fails tries again: the same checkpoint, sending nothing meanwhile.
+
+        A commit whose reply was lost although it landed cannot be told from its result any more (which segments were
+        claimed?), so the worker ends; its segments are taken over like those of any lost worker.
+        """
+        store = self.parts.store
+        for tried in range(1, COMMIT_TRIES + 1):
+            started_s = self._clock.now_s()
+            try:
+                landed = await self.parts.writer.do(lambda: land(store, proposal))
+            except StoreError as error:
+                self.sender.sending = False
+                self.parts.report(f"checkpoint {proposal.number} failed ({error}); try {tried} of {COMMIT_TRIES}")
+                if await self.parts.writer.do(lambda: store.checkpoint_number(self.identity)) >= proposal.number:
+                    raise StoreError(f"a commit's reply was lost: {error}; the same command goes on from it") from error
+                if tried == COMMIT_TRIES:
+                    raise
+                await self._clock.sleep(self.settings.heartbeat_s / 10 * tried)
+                continue
+            self.number = proposal.number
+            ended_s = self._clock.now_s()
+            self._next_s = started_s + max(self.settings.checkpoint_s, 2 * (ended_s - started_s))
+            return landed
+        return None
+
+    # -------------------------------------------------------------------------------------------------------- apply
+
+    def _apply(self, proposal: Proposal, landed: Landed) -> None:
+        now_s = self._clock.now_s()
+        result = landed.result
+        floor = self.floor
+        self.sender.landing_bytes = 0
+        for draft in proposal.drafts:
+            segment = draft.segment
+            if segment.key in result.lost:
+                self.closing.lose(segment)
+                continue
+            for entry in draft.becoming_ready:
+                entry[0].line.ready.append(entry)
+            if draft.outcomes:
+                segment.window = 0
+            if draft.open == 0 or draft.release or draft.closed_as is not None:
+                floor.forget(segment)
+        for batch in landed.batches.values():
+            floor.enter(batch)
+        for claimed in result.claimed:
+            floor.open(claimed, now_s)
+        if proposal.claim is not None and not result.claimed:
+            self._claim_after_s = now_s + (self.settings.wake_poll_s if floor.segments else self.settings.idle_poll_s)
+            self.closing.nothing_claimable()
+        self._idle = proposal.claim is not None and not result.claimed
+        self._give_allowances(result.allowances)
+        self.closing.signalled(result.signals, now_s)
+        self._leave_batches()
+        for desk in list(floor.desks.values()):
+            if desk.vendor is None and not desk.opening and desk.lines and not desk.blocked:
+                self._open_vendor(desk)
+            self.sender.schedule_waiting(desk, now_s)
+            self.sender.pump(desk, now_s)
+        if result.claimed:
+            self.wake_now()  # reserve at once: nothing of a claimed segment can be sent before
+
+    def _give_allowances(self, given: dict[str, int]) -> None:
+        for batch_id, picousd in given.items():
+            context = self.floor.contexts.get(batch_id)
+            if context is None:
+                continue
+            if context.asked_picousd < 0:
+                context.allowance_picousd = 0
+            elif picousd > 0:
+                context.allowance_picousd += picousd
+                context.worst_next_picousd = 0
+            elif context.allowance_picousd >= context.worst_next_picousd:
+                context.worst_next_picousd = 0  # rows that ended since cost less than was held for them
+            elif not context.in_flight:
+                context.budget_spent = True
+            context.asked_picousd = 0
+            context.may_send = not (
+                self.stopping or context.paused or context.worst_next_picousd or context.closing is not None
+            )
+
+    def _leave_batches(self) -> None:
+        """Forgets batches of which nothing is held, unless a blocked lane of theirs still has to be told of."""
+        blocked = {text for text, desk in self.floor.desks.items() if desk.blocked}
+        waiting = {pair[0] for pair, lanes in self.floor.lane_sets.items() if not blocked.isdisjoint(lanes)}
+        for context in list(self.floor.contexts.values()):
+            told = context.paused or context.closing is not None or context.batch_id not in waiting
+            if told and not (context.segments or context.in_flight or context.allowance_picousd):
+                self.floor.leave(context)
+
+    def _open_vendor(self, desk: LaneDesk) -> None:
+        desk.missing_key = self.parts.vendors.missing_key(desk.destination)
+        if desk.missing_key:
+            sentence = f"the variable {desk.missing_key} with the key for {desk.destination.vendor} is not set here"
+            if self.only_batch:
+                self._failure = VendorUnavailable(sentence)
+            self.lacking[str(desk.key)] = sentence
+            self.wake_now()
+            return
+        desk.opening = True
+        opening = self._loop.create_task(self._opened(desk), name=f"open {desk.key}")
+        self._openings.add(opening)
+        opening.add_done_callback(self._openings.discard)
+
+    async def _opened(self, desk: LaneDesk) -> None:
+        try:
+            desk.vendor = await self.parts.vendors.open(desk.destination)
+        except VendorUnavailable as error:
+            if self.only_batch:
+                self._failure = error
+            else:
+                desk.lane.pause(str(error))
+        except Exception as error:
+            self._failure = error
+        else:
+            bound = desk.vendor.max_in_flight
+            if bound:
+                desk.lane.set_ceiling(min(bound, self.settings.concurrency))
+        finally:
+            desk.opening = False
+            self.wake_now()
+
+    # ----------------------------------------------------------------------------------------------------- the ends
+
+    def _finished(self) -> bool:
+        if self.floor.segments or self.sender.in_flight or self.sender.changed:
+            return False
+        if any(context.allowance_picousd for context in self.floor.contexts.values()):
+            return False
+        if self.stopping:
+            return True
+        if self.only_batch:
+            return self.closing.batch_over(self.only_batch)
+        return self._until_idle and self._idle
+
+    async def _beat(self) -> None:
+        """Renews the lease; a worker that was marked dead, or cannot renew for half a lease, stops sending."""
+        store = self.parts.store
+        while True:
+            await self._clock.sleep(self.settings.heartbeat_s)
+            note = "; ".join(sorted(self.lacking.values()))
+            asked_s = self._clock.now_s()
+            try:
+                alive = await self.parts.writer.do(
+                    lambda: store.heartbeat(self.identity, self._clock.now_ms(), note=note)
+                )
+            except BatchwrightError as error:
+                self.parts.report(f"heartbeat failed: {error}")
+                continue
+            if not alive:
+                self._failure = StoreError("this worker was taken for dead and replaced; another goes on with its rows")
+                self.wake_now()
+                return
+            self._confirmed_s = asked_s
+            self._dirty.set()

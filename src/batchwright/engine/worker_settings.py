@@ -1,0 +1,42 @@
+"""What a worker is told: times, windows and bounds, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+
+RESERVE_MIN = 32
+"""Rows reserved ahead of a lane that is slow or new."""
+RESERVE_MAX_PER_SEGMENT = 256
+"""A whole segment reserved at once over-reports doubt after a crash; below 64 sending starves between checkpoints."""
+CHECKPOINT_RECORD_BYTES = 8 * MIB
+"""Answers in one transaction; a single larger answer goes alone."""
+OPEN_SEGMENTS_MAX = 256
+"""Segments held at once; beyond it those whose rows all wait are parked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    lease_s: float = 30.0
+    heartbeat_s: float = 5.0
+    grace_s: float = 30.0
+    """After a stop or a cancel: how long rows in flight may finish (they are paid for)."""
+    deadline_grace_s: float = 5.0
+    checkpoint_s: float = 0.02
+    """Least time between two checkpoints; twice the last commit's duration where that is longer."""
+    idle_poll_s: float = 1.0
+    """How often an idle worker looks for claimable segments when no other process wakes it."""
+    wake_poll_s: float = 0.05
+    """How often an idle worker looks whether another process has committed something."""
+    lane_probe_s: float = 300.0
+    """How often one row probes a lane that is paused for good (`work` only)."""
+    concurrency_start: int = 16
+    concurrency: int = 256
+    """Ceiling of rows in flight a lane, unless the batch asks for another."""
+    input_bytes_max: int = 64 * MIB
+    """Bodies of open segments."""
+    flight_bytes_max: int = 64 * MIB
+    """Bodies at vendors."""
+    answer_bytes_max: int = 64 * MIB
+    """Answers that are not yet durable."""

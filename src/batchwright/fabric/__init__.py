@@ -1,0 +1,1 @@
+"""Who hosts workers. Is handed a way to build one and knows nothing of what it does."""

@@ -1,0 +1,182 @@
+"""One answer at a time out of a connection's bytes: llhttp finds the frames, this keeps the pieces and the bounds.
+
+    state      bytes arrive                                    the connection ends
+    head       collected until the blank line; a 1xx head is   NETWORK
+               dropped and the next one collected
+    body       collected, up to `MAX_ANSWER_BYTES`             a reply, if neither a length nor chunks framed it;
+                                                               else NETWORK
+    whole      anything but blank lines: the reply stands,     (the reply stands)
+               the connection is not used again
+
+How the bytes were cut into pieces never changes the end. After an end that leaves `reusable` true the reader stands
+at the head of the next answer; after any other it must be thrown away with its connection.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from batchwright.ports.http import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, FaultCause, HttpEnd, HttpFault, HttpReply
+from batchwright.wire.http_head import header
+
+HEAD_END = b"\r\n\r\n"
+GZIP_MAGIC = b"\x1f\x8b"
+BROKEN = HttpFault(cause=FaultCause.NETWORK, detail="the answer is not valid HTTP/1.1")
+HEAD_TOO_LARGE = HttpFault(cause=FaultCause.NETWORK, detail=f"the answer's head is above {MAX_HEAD_BYTES} bytes")
+TOO_LARGE = HttpFault(cause=FaultCause.TOO_LARGE, detail=f"the answer is above {MAX_ANSWER_BYTES} bytes")
+BROKEN_GZIP = HttpFault(cause=FaultCause.NETWORK, detail="the answer's gzip encoding is broken")
+CLOSED_UNHEARD = HttpFault(cause=FaultCause.NETWORK, detail="the connection was closed before an answer")
+CLOSED_MIDWAY = HttpFault(cause=FaultCause.NETWORK, detail="the connection was closed in the middle of the answer")
+
+
+class AnswerReader:
+    """Feed it what arrives; it says when the answer has ended and then what it was."""
+
+    __slots__ = (
+        "_complete",
+        "_fault",
+        "_head",
+        "_head_bytes",
+        "_parser",
+        "_pieces",
+        "_raw",
+        "_size",
+        "_status",
+        "reusable",
+    )
+
+    def __init__(self) -> None:
+        self._parser = HttpResponseParser(self)
+        self._raw: bytes | bytearray = b""
+        """What came before the end of the head; kept as it came, because the parser is not asked for headers."""
+        self._head_bytes = 0
+        """Size of the 1xx heads that were dropped."""
+        self._head = b""
+        self._status = 0
+        """0 until the head is whole."""
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._complete = False
+        self._fault: HttpFault | None = None
+        self.reusable = True
+
+    @property
+    def heard(self) -> bool:
+        """Whether a byte of the present answer has come."""
+        return self._status != 0 or len(self._raw) > 0
+
+    def feed(self, data: bytes) -> bool:
+        """True: the answer has ended, `take` says how. Never raises for what a server can send."""
+        if self._status == 0:
+            if self._raw:
+                if type(self._raw) is bytes:
+                    self._raw = bytearray(self._raw)
+                self._raw += data
+            else:
+                self._raw = data
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade):
+            self.reusable = False
+            if not self._complete and self._fault is None:
+                self._fault = BROKEN
+        if self._size > MAX_ANSWER_BYTES:
+            self._fault = TOO_LARGE
+        elif self._status == 0 and self._head_bytes + len(self._raw) - len(HEAD_END) >= MAX_HEAD_BYTES:
+            # What is here may end with all but one byte of the blank line, which does not count.
+            self._fault = self._fault or HEAD_TOO_LARGE
+        return self._complete or self._fault is not None
+
+    def feed_end(self) -> HttpEnd:
+        """The connection has ended in order: what that makes of the answer."""
+        self.reusable = False
+        framed = header(self._head, "content-length") or header(self._head, "transfer-encoding")
+        if self._status and framed is None:
+            return self._read_reply()
+        return CLOSED_MIDWAY if self.heard else CLOSED_UNHEARD
+
+    def take(self) -> HttpEnd:
+        """How the answer ended, once `feed` has said that it did; makes room for the next one."""
+        if self._fault is not None:
+            self.reusable = False
+            return self._fault
+        end = self._read_reply()
+        self._raw = self._head = b""
+        self._head_bytes = self._status = self._size = 0
+        self._pieces = []
+        self._complete = False
+        return end
+
+    def _read_reply(self) -> HttpEnd:
+        return plain_reply(self._status, self._head, self._pieces)
+
+    # What llhttp calls. They must not raise, and must not end the answer: `feed` does, once they are through.
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            self.reusable = False
+
+    def on_headers_complete(self) -> None:
+        if self._complete:
+            return
+        raw = self._raw
+        start = 0
+        while raw[start] in HEAD_END:  # blank lines before the status line are allowed
+            start += 1
+        end = raw.find(HEAD_END, start)
+        self._head_bytes += end
+        if end < 0 or self._head_bytes > MAX_HEAD_BYTES:
+            self._fault = BROKEN if end < 0 else HEAD_TOO_LARGE
+            return
+        status = self._parser.get_status_code()
+        if status < 200:
+            self._raw = raw[end + len(HEAD_END) :]
+            return
+        self._status = status
+        self._head = bytes(raw[start:end])
+        self._raw = b""
+
+    def on_body(self, piece: bytes) -> None:
+        if self._complete:
+            return
+        self._size += len(piece)
+        if self._size <= MAX_ANSWER_BYTES:
+            self._pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        if self._status == 0 or self._complete:
+            return
+        self._complete = True
+        if not self._parser.should_keep_alive():
+            self.reusable = False
+
+
+def plain_reply(status: int, head: bytes, pieces: list[bytes]) -> HttpEnd:
+    """A reply of a body in pieces, unpacked if a server sent gzip although `identity` was asked for."""
+    body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    # The first bytes are asked before the header: nearly all answers are spared the search.
+    if body[:2] == GZIP_MAGIC and (header(head, "content-encoding") or "").lower() in ("gzip", "x-gzip"):
+        unzipped = _gunzip(body)
+        if isinstance(unzipped, HttpFault):
+            return unzipped
+        body = unzipped
+    return HttpReply(status, head, body)
+
+
+def _gunzip(body: bytes) -> bytes | HttpFault:
+    """The plain bytes of all members, bounded as an answer is."""
+    plain = bytearray()
+    while body:
+        member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        try:
+            plain += member.decompress(body, MAX_ANSWER_BYTES + 1 - len(plain))
+        except zlib.error:
+            return BROKEN_GZIP
+        if len(plain) > MAX_ANSWER_BYTES:
+            return TOO_LARGE
+        if not member.eof:
+            return BROKEN_GZIP
+        body = member.unused_data
+    return bytes(plain)

@@ -1,0 +1,193 @@
+"""One kept-alive connection of our own: at most one request out at a time, no task, no future, no timer for it.
+
+    state     begins with                     ends with
+    opening   the pool's dial                 `connection_made`; what comes or is lost before a request was written is
+                                              the pool's to judge: not one byte has left
+    idle      the pool gave it a rest         `begin`; bytes, or the end of the connection: it is closed, nobody is told
+    busy      `begin`: the request is written whole answer -> idle, or closed where the server or the answer says so;
+              in one piece                    anything else -> closed, and the flight ends with a fault
+    lost      closed, from either side        -
+
+A request is never written a second time: a connection that dies under it ends the flight as NETWORK, whoever's fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+from typing import TYPE_CHECKING, cast
+
+from batchwright.http.answer import AnswerReader
+from batchwright.http.faults import describe, network
+from batchwright.ports.http import HttpEnd, HttpReply
+from batchwright.wire.http_head import header
+
+if TYPE_CHECKING:
+    from batchwright.http.flight import OwnFlight
+    from batchwright.http.pool import Pool
+
+MAX_IDLE_S = 50.0
+"""Common servers and balancers close an idle connection after 60 s: one that is older may die under the request."""
+TRUSTED_IDLE_S = 0.25
+"""A connection that rested longer is looked at before it is used again. Below, the loop has just looked by itself, and
+a system call for each request would cost a tenth of the whole transport."""
+JOIN_BELOW_BYTES = 64 * 1024
+"""Below, head and body are copied into one piece: cheaper than a vectored write of two."""
+KEEP_ALIVE_PROBE_S = 60
+"""An answer may take ten minutes in which nothing is sent; routers forget a silent connection after four or five."""
+
+
+class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_fd",
+        "_idle_limit_s",
+        "_idle_since_s",
+        "_limit_known",
+        "_pool",
+        "_reader",
+        "_transport",
+        "_written_s",
+        "flight",
+        "lost",
+        "spoke_unasked",
+    )
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._reader = AnswerReader()
+        self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before any other method is called
+        self._fd = -1
+        self._written_s = 0.0
+        self._idle_since_s = 0.0
+        """0 until it first rests."""
+        self._idle_limit_s = MAX_IDLE_S
+        self._limit_known = False
+        """An answer of this connection has been asked how long the server keeps it."""
+        self.flight: OwnFlight | None = None
+        self.lost = False
+        self.spoke_unasked = False
+        """Bytes came while nothing was asked."""
+
+    def begin(self, flight: OwnFlight) -> None:
+        """Writes the request. Durable reservation lies behind it: from here on the row may be at the vendor."""
+        body = flight.body
+        if len(body) < JOIN_BELOW_BYTES:
+            self._transport.write(b"%b%d\r\n\r\n%b" % (flight.head, len(body), body))
+        else:
+            self._transport.writelines((b"%b%d\r\n\r\n" % (flight.head, len(body)), body))
+        self._written_s = self._pool.loop.time()
+        self.flight = flight
+        flight.connection = self
+        flight.body = b""
+
+    def rest(self) -> None:
+        self._idle_since_s = self._pool.loop.time()
+
+    def usable(self, now_s: float) -> bool:
+        """Whether an idle connection may carry another request; closes it if not."""
+        if self.lost or self._transport.is_closing():
+            return False
+        idle_s = now_s - self._idle_since_s
+        if idle_s < TRUSTED_IDLE_S or (idle_s < self._idle_limit_s and not _has_news(self._fd)):
+            return True
+        self.drop()
+        return False
+
+    def drop(self) -> OwnFlight | None:
+        """Closes it at once. Returns the flight that was out on it, which is now nobody's."""
+        flight, self.flight = self.flight, None
+        self.lost = True
+        self._transport.abort()
+        return flight
+
+    def sweep(self, now_s: float) -> None:
+        """Closes what rested too long; ends a flight whose deadline has passed."""
+        if self.flight is None:
+            if not self.lost and self._idle_since_s and now_s - self._idle_since_s >= self._idle_limit_s:
+                self.drop()
+            return
+        fault = self._pool.overdue(now_s - self._written_s, heard=self._reader.heard)
+        if fault is not None:
+            self._end_lost(fault)
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("socket")
+        self._fd = peer.fileno()
+        _keep_alive(peer)
+        self._pool.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.flight is None:
+            # Never kept for later: whatever it is, it is not the answer to a request that is not written yet.
+            self.spoke_unasked = True
+            self.drop()
+            return
+        reader = self._reader
+        if reader.feed(data):
+            self._end(reader.take())
+
+    def eof_received(self) -> None:
+        # Ended here and not in `connection_lost`: that waits for a request that the server has stopped reading.
+        if self.flight is not None:
+            self._end_lost(self._reader.feed_end())
+        else:
+            self.drop()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+        self._pool.forget(self)
+        if self.flight is not None:
+            self._end_lost(self._reader.feed_end() if error is None else network(describe(error)))
+
+    def _end(self, end: HttpEnd) -> None:
+        """The answer is whole, or wrong. The connection finds its place before anybody is told: `on_end` may send."""
+        flight = self.flight
+        if not self._reader.reusable or self._transport.get_write_buffer_size():
+            # A buffer that is not empty: answered before the request was read. What is left of it must not be read as
+            # the head of another.
+            self.drop()
+        else:
+            self.flight = None
+            if not self._limit_known:
+                self._idle_limit_s = idle_limit_s(end)
+                self._limit_known = True
+            self._pool.give(self)
+        if flight is not None:
+            flight.finish(end)
+
+    def _end_lost(self, end: HttpEnd) -> None:
+        flight = self.drop()
+        if flight is not None:
+            flight.finish(end)
+
+
+def idle_limit_s(end: HttpEnd) -> float:
+    """How long a connection may rest, from what the server says of itself (`Keep-Alive: timeout=5`), with a margin."""
+    if not isinstance(end, HttpReply):
+        return MAX_IDLE_S
+    for part in (header(end.head, "keep-alive") or "").split(","):
+        name, _, value = part.partition("=")
+        if name.strip().lower() == "timeout" and value.strip().isdecimal():
+            said_s = int(value.strip())
+            return min(MAX_IDLE_S, max(said_s - 1.0, said_s / 2))
+    return MAX_IDLE_S
+
+
+def _has_news(fd: int) -> bool:
+    """Whether a resting socket has bytes or an end that the loop has not read yet."""
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        return bool(poll.poll(0))
+    return bool(select.select([fd], [], [], 0)[0])
+
+
+def _keep_alive(peer: socket.socket) -> None:
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+        if hasattr(socket, option):
+            peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), KEEP_ALIVE_PROBE_S)

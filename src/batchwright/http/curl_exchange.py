@@ -1,0 +1,179 @@
+"""One libcurl handle: set up once for a target, then one exchange after another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+import pycurl  # type: ignore[import-untyped]  # its wheel has stubs but no py.typed
+
+from batchwright.http.answer import (
+    BROKEN,
+    CLOSED_MIDWAY,
+    CLOSED_UNHEARD,
+    HEAD_TOO_LARGE,
+    TOO_LARGE,
+    plain_reply,
+)
+from batchwright.http.connection import KEEP_ALIVE_PROBE_S, MAX_IDLE_S
+from batchwright.http.deadlines import overdue
+from batchwright.http.faults import network, unreachable
+from batchwright.http.request import Address, header_lines
+from batchwright.ports.http import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, HttpEnd, HttpFault, Timeouts
+
+UPLOAD_BUFFER_BYTES = 16 * 1024
+"""libcurl's own default of 64 KiB a handle is 17 MiB more at 512 in flight."""
+KEPT_BODY_BYTES = 64 * 1024
+"""A resting handle may hold on to the last body up to this size."""
+BLANK_LINES = (b"\r\n", b"\n")
+
+
+def new_easy(
+    method: str,
+    address: Address,
+    headers: Mapping[str, str],
+    *,
+    proxy: str,
+    trust: tuple[str, str],
+    connect_s: float,
+) -> Callable[[], pycurl.Curl]:
+    """What makes handles for one target. Raises ValueError for a header that cannot be sent, at once."""
+    # An empty Expect is libcurl's way to leave it out: no round trip before a body above 1 MiB.
+    lines = [line.encode("latin-1") for line in [*header_lines(headers), "expect:"]]
+    if "content-type" not in {name.lower() for name in headers}:
+        lines.append(b"content-type:")
+
+    def make() -> pycurl.Curl:
+        easy = pycurl.Curl()
+        for option, value in (
+            (pycurl.URL, address.url.encode("ascii")),
+            (pycurl.HTTPHEADER, lines),
+            (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1),
+            (pycurl.FOLLOWLOCATION, 0),
+            (pycurl.NOSIGNAL, 1),
+            (pycurl.PROXY, proxy),
+            (pycurl.NOPROXY, ""),  # libcurl reads no variable by itself: `proxies` has decided
+            (pycurl.CONNECTTIMEOUT_MS, max(1, round(connect_s * 1000))),
+            (pycurl.UPLOAD_BUFFERSIZE, UPLOAD_BUFFER_BYTES),
+            (pycurl.MAXFILESIZE, MAX_ANSWER_BYTES),
+            (pycurl.MAXAGE_CONN, int(MAX_IDLE_S)),
+            (pycurl.TCP_KEEPALIVE, 1),
+            (pycurl.TCP_KEEPIDLE, KEEP_ALIVE_PROBE_S),
+            (pycurl.TCP_KEEPINTVL, KEEP_ALIVE_PROBE_S),
+        ):
+            easy.setopt(option, value)
+        file, folder = trust
+        if file:
+            easy.setopt(pycurl.CAINFO, file)
+            easy.setopt(pycurl.PROXY_CAINFO, file)
+        if folder:
+            easy.setopt(pycurl.CAPATH, folder)
+        if method != "POST":
+            easy.setopt(pycurl.CUSTOMREQUEST, method)
+        return easy
+
+    return make
+
+
+class Exchange:
+    """`sent` is what decides between UNREACHABLE and all other faults."""
+
+    __slots__ = ("_body_bytes", "_free", "_lines", "_now", "_pieces", "_sent_s", "easy", "sent")
+
+    def __init__(self, easy: pycurl.Curl, free: list[Exchange], now: Callable[[], float]) -> None:
+        self.easy = easy
+        self.sent = False
+        self._free = free
+        self._now = now
+        self._sent_s = 0.0
+        self._body_bytes = 0
+        self._lines: list[bytes] = []
+        self._pieces: list[bytes] = []
+        easy.setopt(pycurl.HEADERFUNCTION, self._lines.append)
+        easy.setopt(pycurl.WRITEFUNCTION, self._pieces.append)
+        easy.setopt(pycurl.PREREQFUNCTION, self._before_sending)
+
+    def prepare(self, body: bytes) -> None:
+        self.sent = False
+        self._lines.clear()
+        self._pieces.clear()
+        self._body_bytes = len(body)
+        self.easy.setopt(pycurl.POSTFIELDS, body)
+
+    def release(self) -> None:
+        """The handle is out of libcurl's hands and may serve the next request."""
+        if self._body_bytes > KEPT_BODY_BYTES:
+            self.easy.setopt(pycurl.POSTFIELDS, b"")
+        self._lines.clear()
+        self._pieces.clear()
+        self._free.append(self)
+
+    def overdue(self, now_s: float, timeouts: Timeouts) -> HttpFault | None:
+        """What the exchange ends with now, if its time is up. (libcurl itself bounds the time to connect.)"""
+        return overdue(timeouts, now_s - self._sent_s, heard=bool(self._lines)) if self.sent else None
+
+    def reply(self) -> HttpEnd:
+        """What libcurl calls a success."""
+        head = _final_head(self._lines)
+        if len(head) > MAX_HEAD_BYTES:
+            return HEAD_TOO_LARGE
+        status = self.easy.getinfo(pycurl.RESPONSE_CODE)
+        if status < 200 or not head:
+            return BROKEN
+        return plain_reply(status, head, self._pieces)
+
+    def fault(self, code: int, message: str, timeouts: Timeouts) -> HttpFault:
+        """What libcurl calls a failure. Its message goes no further unless it is about certificates."""
+        if not self.sent:
+            return unreachable(self._why_unsent(code, message, timeouts))
+        match code:
+            case pycurl.E_FILESIZE_EXCEEDED:
+                return TOO_LARGE
+            case pycurl.E_ABORTED_BY_CALLBACK | pycurl.E_GOT_NOTHING:
+                return CLOSED_UNHEARD
+            case pycurl.E_PARTIAL_FILE:
+                return CLOSED_MIDWAY
+            case pycurl.E_RECV_ERROR | pycurl.E_SEND_ERROR:
+                # The handle keeps an error number of earlier exchanges, so it is only used to word the sentence.
+                errno = self.easy.getinfo(pycurl.OS_ERRNO)
+                return network(os.strerror(errno).lower() if errno else "connection closed")
+            case _:
+                return BROKEN
+
+    def _why_unsent(self, code: int, message: str, timeouts: Timeouts) -> str:
+        match code:
+            case pycurl.E_OPERATION_TIMEDOUT:
+                return f"no connection within {timeouts.connect_s:g} s"
+            case pycurl.E_COULDNT_RESOLVE_HOST:
+                return "host name not resolved"
+            case pycurl.E_COULDNT_RESOLVE_PROXY:
+                return "the proxy's host name was not resolved"
+            case pycurl.E_COULDNT_CONNECT:
+                errno = self.easy.getinfo(pycurl.OS_ERRNO)
+                return os.strerror(errno).lower() if errno else "no connection"
+            case pycurl.E_SSL_CACERT:
+                return f"certificate verify failed: {message.rpartition(': ')[2]}"
+            case pycurl.E_SSL_CONNECT_ERROR:
+                return "TLS handshake failed"
+            case _:
+                return f"no connection (libcurl error {code})"
+
+    def _before_sending(self, *_addresses: object) -> int:
+        """Called when a connection is there and the request is about to leave on it."""
+        if self.sent:
+            return int(pycurl.PREREQFUNC_ABORT)
+        self.sent = True
+        self._sent_s = self._now()
+        self._lines.clear()  # of a proxy's answer to CONNECT
+        return int(pycurl.PREREQFUNC_OK)
+
+
+def _final_head(lines: list[bytes]) -> bytes:
+    """The head of the answer itself: without 1xx heads before and trailers behind it."""
+    start = 0
+    for position, line in enumerate(lines):
+        if line in BLANK_LINES:
+            if lines[start].split(b" ", 2)[1:2][0][:1] != b"1":
+                return b"".join(lines[start:position]).rstrip(b"\r\n")
+            start = position + 1
+    return b""

@@ -1,0 +1,54 @@
+"""The commands that messages tell people to give next. Pure text."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from decimal import ROUND_UP, Decimal
+
+from batchwright.core.money import PICO
+from batchwright.runner.request import Delivery
+
+CAP_FLAG = "--max-cost"
+
+
+def again(command: Sequence[str]) -> str:
+    """The command as it was typed; for the library, which has none, words that say the same."""
+    return shlex.join(command) if command else "the same call again"
+
+
+def with_cap(command: Sequence[str], cap_picousd: int) -> str:
+    """The command with twice the cap it ran into (the person sees the figure and changes it)."""
+    raised = max((Decimal(cap_picousd) / PICO * 2).quantize(Decimal("0.01"), ROUND_UP), Decimal("0.01"))
+    if not command:
+        return f"the same call again with max_cost={raised}"
+    kept: list[str] = []
+    words = iter(command)
+    for word in words:
+        if word == CAP_FLAG:
+            next(words, None)
+        elif not word.startswith(f"{CAP_FLAG}="):
+            kept.append(word)
+    return shlex.join([*kept, CAP_FLAG, str(raised)])
+
+
+def export(batch_id: str, delivery: Delivery) -> str:
+    words = ["batchwright", "export", batch_id]
+    if delivery.output is not None:
+        words += ["-o", str(delivery.output)]
+    if delivery.output_format:
+        words += ["--format", delivery.output_format]
+    if delivery.failed_output is not None:
+        words += ["--failed", str(delivery.failed_output)]
+    return shlex.join(words)
+
+
+def retry(batch_id: str, delivery: Delivery) -> str:
+    words = ["batchwright", "retry", batch_id]
+    if delivery.output is not None:
+        words += ["-o", str(delivery.output)]
+    return shlex.join(words)
+
+
+def status(batch_id: str) -> str:
+    return f"batchwright status {batch_id}"

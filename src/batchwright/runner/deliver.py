@@ -1,0 +1,94 @@
+"""The end of the line: an ended batch's rows into its file, counted once more on the way, and the report on them."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from pathlib import Path
+
+from batchwright.core.errors import UsageError
+from batchwright.ports.batches import Batches, BatchStatus
+from batchwright.runner import commands
+from batchwright.runner.export import export, format_of
+from batchwright.runner.gather import Gathered
+from batchwright.runner.intake import Interrupted
+from batchwright.runner.law import InputCount
+from batchwright.runner.outcome import RunOutcome, interrupted_writing, not_read, not_written
+from batchwright.runner.plan import retry_texts
+from batchwright.runner.report import Timing, Written, build_report
+from batchwright.runner.request import Delivery
+from batchwright.runner.seams import Seams
+
+
+async def deliver(
+    status: BatchStatus, delivery: Delivery, timing: Timing, seams: Seams, *, read: InputCount | None = None
+) -> RunOutcome:
+    """Writes the rows of a batch that has ended and reports on it. What goes wrong with the file is an outcome."""
+    written: Written | None = None
+    gathered: Gathered | None = None
+    try:
+        if delivery.nothing:
+            gathered = await _pass_over(seams.batches, status)
+        else:
+            gathered, written = await export(status, delivery, seams)
+    except BrokenPipeError:
+        # Whoever reads standard output has seen enough (`| head`): that is their wish, not a failure of the batch.
+        report = build_report(status, None, timing=timing, strict=delivery.strict, read=read)
+        return not_read(report, delivery)
+    except OSError as error:
+        report = build_report(status, None, timing=timing, strict=delivery.strict, read=read)
+        return not_written(report, _problem_text(error, delivery), delivery)
+    except Interrupted:
+        report = build_report(status, None, timing=timing, strict=delivery.strict, read=read)
+        return interrupted_writing(report, delivery)
+    report = build_report(status, gathered, timing=timing, strict=delivery.strict, written=written, read=read)
+    closing = retry_texts(status, commands.retry(status.batch_id, delivery))
+    return RunOutcome(exit_code=report.exit_code, batch_id=status.batch_id, report=report, closing=closing)
+
+
+async def _pass_over(batches: Batches, status: BatchStatus) -> Gathered:
+    gathered = Gathered()
+    async for views in batches.rows(status.batch_id):
+        gathered.add(views)
+    return gathered
+
+
+def _problem_text(error: OSError, delivery: Delivery) -> str:
+    place = error.filename or delivery.output or "standard output"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"The disk is full: {place} could not be written."
+        case errno.ENOENT:
+            return f"The folder of {place} does not exist any more."
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return f"{place} may not be written to: {error.strerror}."
+        case _:
+            return f"{place} could not be written: {error.strerror or error}."
+
+
+def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) -> None:
+    """Before anything is sent: can the output be written where it is meant to go? Raises UsageError."""
+    if delivery.nothing:
+        return
+    format_of(delivery)
+    places = [("-o", delivery.output), ("--failed", delivery.failed_output)]
+    for flag, path in places:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise UsageError(f"{flag} {path} is a folder; give the name of a file in it")
+        if not path.resolve().parent.is_dir():
+            raise UsageError(f"{flag} {path}: the folder {path.resolve().parent} does not exist; create it first")
+        if isinstance(source, str | Path) and str(source) != "-" and _same(path, Path(source)):
+            raise UsageError(f"{flag} {path} is the input itself; it would be overwritten. Give another name")
+    if delivery.failed_output is not None and delivery.failed_output.suffix.lower() == ".csv":
+        raise UsageError(f"--failed {delivery.failed_output}: rows are written as JSONL, ready to be run; name it .jsonl")
+    out, failed = delivery.output, delivery.failed_output
+    if out is not None and failed is not None and _same(out, failed):
+        raise UsageError(f"-o and --failed both name {out}; give each a file of its own")
+
+
+def _same(one: Path, other: Path) -> bool:
+    if one.is_char_device():
+        return False
+    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))

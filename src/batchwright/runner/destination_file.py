@@ -1,0 +1,154 @@
+"""Where an export is written: a file that appears whole or not at all, or a stream.
+
+A file is written beside its destination under a temporary name, made durable, and renamed; a reader sees the earlier
+file or the new one. Standard output, pipes and devices are written to as they are.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+BUFFER_BYTES = 1024 * 1024
+
+
+class Sink(Protocol):
+    def write(self, data: bytes) -> None: ...
+
+    def prepare(self) -> None:
+        """Makes it durable; not yet visible. Blocks for as long as the disk needs."""
+
+    def commit(self) -> None:
+        """Makes what was prepared visible."""
+
+    def abandon(self) -> None:
+        """Nothing of it stays (a stream keeps what it got). Harmless after `commit`."""
+
+
+def open_sink(path: Path | None) -> Sink:
+    """None: standard output. Raises OSError where the place cannot be written to."""
+    if path is None:
+        return _Stream(sys.stdout.buffer)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return _Stream(open(path, "wb", buffering=BUFFER_BYTES), owned=True)
+    return _WholeFile(path)
+
+
+class _Stream:
+    def __init__(self, stream: BinaryIO, *, owned: bool = False) -> None:
+        self._stream, self._owned = stream, owned
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._stream.write(data)
+        except BrokenPipeError:
+            self._forget()
+            raise
+
+    def prepare(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._forget()
+            raise
+
+    def commit(self) -> None:
+        self._end()
+
+    def abandon(self) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if self._owned:
+            self._stream.close()
+
+    def _forget(self) -> None:
+        """The reader went away: what is buffered must not be tried again when the interpreter ends."""
+        if not self._owned:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
+
+class _WholeFile:
+    def __init__(self, path: Path) -> None:
+        # Through a link: the file it points to is replaced, the link stays.
+        self._path = path.resolve()
+        _remove_left_behind(self._path)
+        self._temporary = self._path.with_name(f"{_prefix(self._path)}{os.getpid()}.part")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(self._temporary, flags, 0o666)
+        if self._path.exists() and hasattr(os, "fchmod"):
+            os.fchmod(descriptor, stat.S_IMODE(self._path.stat().st_mode))
+        self._file: BinaryIO = os.fdopen(descriptor, "wb", buffering=BUFFER_BYTES)
+        # No name and no time in the gzip header: the same answers give the same bytes.
+        self._out: BinaryIO | gzip.GzipFile = (
+            gzip.GzipFile(filename="", mode="wb", fileobj=self._file, compresslevel=6, mtime=0)
+            if self._path.suffix == ".gz"
+            else self._file
+        )
+
+    def write(self, data: bytes) -> None:
+        with self._named():
+            self._out.write(data)
+
+    def prepare(self) -> None:
+        with self._named():
+            if self._out is not self._file:
+                self._out.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    def commit(self) -> None:
+        os.replace(self._temporary, self._path)
+        if os.name == "posix":
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """A write's OSError names no file; this one's does."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
+
+    def abandon(self) -> None:
+        # A full disk again, while the buffer is flushed: the file goes anyway.
+        with suppress(OSError):
+            self._file.close()
+        self._temporary.unlink(missing_ok=True)
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name}."
+
+
+def _remove_left_behind(path: Path) -> None:
+    """Removes temporary files of processes that were killed while they wrote this one."""
+    if os.name != "posix":
+        return
+    prefix = _prefix(path)
+    for entry in path.parent.glob("*.part"):
+        number = entry.name.removeprefix(prefix).removesuffix(".part")
+        if entry.name.startswith(prefix) and number.isdigit() and not _lives(int(number)):
+            entry.unlink(missing_ok=True)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

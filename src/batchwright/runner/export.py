@@ -1,0 +1,122 @@
+"""The rows of a batch into files, in row order, streamed: memory does not grow with their number.
+
+One pass writes the output and the file of rows without success and counts both (`gather`). Files appear whole or not
+at all; of the two, neither appears unless both could be written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import assert_never
+
+from batchwright.core import row_map
+from batchwright.core.errors import UsageError
+from batchwright.core.rows import RowView
+from batchwright.ports.batches import BatchStatus
+from batchwright.runner.destination_file import Sink, open_sink
+from batchwright.runner.gather import Gathered
+from batchwright.runner.intake import Interrupted
+from batchwright.runner.report import Written
+from batchwright.runner.request import Delivery
+from batchwright.runner.seams import Seams
+
+NOT_WRITTEN = {".parquet", ".xlsx", ".xls", ".ods", ".tsv"}
+"""Suffixes that promise a form which is not written: a file whose name lies is worse than an error."""
+
+
+class OutputFormat(StrEnum):
+    INFRAI = "infrai"
+    OPENAI = "openai"
+    CSV = "csv"
+
+
+def format_of(delivery: Delivery) -> OutputFormat:
+    """What was asked for, else by the output's suffix. Raises UsageError for a form that is not written."""
+    names = [form.value for form in OutputFormat]
+    if delivery.output_format:
+        if delivery.output_format not in names:
+            raise UsageError(f"--format {delivery.output_format}: expected one of {', '.join(names)}")
+        return OutputFormat(delivery.output_format)
+    suffix = _suffix(delivery.output)
+    if suffix in NOT_WRITTEN:
+        raise UsageError(f"-o {delivery.output}: {suffix} is not written; use .jsonl or .csv, or give --format")
+    return OutputFormat.CSV if suffix == ".csv" else OutputFormat.INFRAI
+
+
+def _suffix(path: Path | None) -> str:
+    if path is None:
+        return ""
+    return Path(path.stem).suffix.lower() if path.suffix == ".gz" else path.suffix.lower()
+
+
+async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple[Gathered, Written]:
+    """Writes what `delivery` asks for. Raises OSError where a file cannot be written, Interrupted at an interrupt that
+    comes meanwhile; no file is changed then."""
+    gathered = Gathered()
+    seen = seams.interrupts.count
+    failed_rows = 0
+    header, line = _line_writer(format_of(delivery), status)
+    with ExitStack() as opened:
+        out = _open(delivery.output, opened)
+        failed = _open(delivery.failed_output, opened) if delivery.failed_output is not None else None
+        out.write(header)
+        async for views in seams.batches.rows(status.batch_id):
+            if seams.interrupts.count > seen:
+                raise Interrupted
+            gathered.add(views)
+            out.write(b"".join([line(view) for view in views]))
+            if failed is not None:
+                requests = _request_lines(views)
+                failed_rows += len(requests)
+                failed.write(b"".join(requests))
+            seams.display.writing(gathered.rows, status.total)
+        await asyncio.to_thread(_commit, [out] if failed is None else [out, failed])
+    return gathered, Written(
+        output=delivery.output, rows=gathered.rows, failed_output=delivery.failed_output, failed_rows=failed_rows
+    )
+
+
+def _line_writer(form: OutputFormat, status: BatchStatus) -> tuple[bytes, Callable[[RowView], bytes]]:
+    """What stands first in the file, and what writes one row."""
+    match form:
+        case OutputFormat.INFRAI:
+            from batchwright.wire.results import infrai_line
+
+            return b"", infrai_line
+        case OutputFormat.OPENAI:
+            from batchwright.wire.openai_lines import openai_line
+
+            batch_id = status.batch_id
+            return b"", lambda view: openai_line(view, batch_id)
+        case OutputFormat.CSV:
+            from batchwright.wire.table_lines import TableLines
+
+            table = TableLines(status.spec.csv_columns)
+            return table.header(), table.line
+        case _:
+            assert_never(form)
+
+
+def _request_lines(views: Sequence[RowView]) -> list[bytes]:
+    """Rows without success as input lines. Rows that were refused when they came in are none, and left out."""
+    from batchwright.wire.openai_lines import request_line
+
+    without = [request_line(view) for view in views if not row_map.is_success(view.byte)]
+    return [line for line in without if line is not None]
+
+
+def _open(path: Path | None, opened: ExitStack) -> Sink:
+    sink = open_sink(path)
+    opened.callback(sink.abandon)
+    return sink
+
+
+def _commit(sinks: Sequence[Sink]) -> None:
+    for sink in sinks:
+        sink.prepare()
+    for sink in sinks:
+        sink.commit()

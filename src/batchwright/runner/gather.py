@@ -1,0 +1,106 @@
+"""What one pass over a batch's rows adds up to, independently of the tallies: the report is made of it, and the law.
+
+A row costs a few dictionary steps here; only rows without success and rows whose cost is not known cost more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from batchwright.core import row_map
+from batchwright.core.failures import FailureKind
+from batchwright.core.rows import RowView
+
+MAX_GROUPS = 200
+"""Different (kind, code, parameter) that are told apart; what comes later is counted under its kind alone."""
+MAX_KEPT_TEXT = 1000
+"""Characters of a sample's message that are kept."""
+
+
+class GroupKey(NamedTuple):
+    kind: FailureKind
+    code: str
+    """The vendor's own code, or empty."""
+    param: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One row of a group, so that a person can look at it."""
+
+    request_index: int
+    custom_id: str | None
+    http_status: int
+    message: str
+    line: int
+
+
+@dataclass(slots=True)
+class Group:
+    sample: Sample
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Sums over the rows that passed through `add`."""
+
+    rows: int = 0
+    by_byte: dict[int, int] = field(default_factory=dict)
+    groups: dict[GroupKey, Group] = field(default_factory=dict)
+    cost_picousd: int = 0
+    rows_unpriced: int = 0
+    """Rows with an answer that has no price."""
+    rows_no_usage: int = 0
+    """Rows with an answer that came without usage."""
+    may_have_been_sent: int = 0
+    """Of the cancelled, expired and stopped rows."""
+    models_unpriced: set[str] = field(default_factory=set)
+
+    def add(self, views: Sequence[RowView]) -> None:
+        by_byte = self.by_byte
+        for view in views:
+            byte = view.byte
+            by_byte[byte] = by_byte.get(byte, 0) + 1
+            record = view.record
+            if record is not None:
+                self.cost_picousd += record.cost_picousd
+                if record.unpriced:
+                    self.rows_unpriced += 1
+                    if len(self.models_unpriced) < MAX_GROUPS:
+                        self.models_unpriced.add(view.input.model)
+                if record.no_usage:
+                    self.rows_no_usage += 1
+            if byte >= row_map.KIND_BYTES[FailureKind.RATE_LIMITED]:
+                self._add_failure(view)
+        self.rows += len(views)
+
+    def _add_failure(self, view: RowView) -> None:
+        kind = row_map.BYTE_KINDS[view.byte]
+        if view.may_have_been_sent:
+            self.may_have_been_sent += 1
+        record = view.record
+        # What a closed row's record says is how an attempt ended before the end came, no cause of this end.
+        cause = record if kind not in row_map.CLOSING_KINDS else None
+        key = GroupKey(kind, cause.code, cause.param) if cause is not None else GroupKey(kind, "", "")
+        group = self.groups.get(key)
+        if group is None and len(self.groups) >= MAX_GROUPS:
+            key = GroupKey(kind, "", "")
+            group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = Group(
+                Sample(
+                    request_index=view.request_index,
+                    custom_id=view.input.custom_id,
+                    http_status=cause.http_status if cause is not None else 0,
+                    message=cause.message[:MAX_KEPT_TEXT] if cause is not None else "",
+                    line=view.input.line,
+                )
+            )
+        group.count += 1
+
+    def most_frequent(self) -> list[tuple[GroupKey, Group]]:
+        """Groups, the largest first; of equals the one met first."""
+        return sorted(self.groups.items(), key=lambda item: -item[1].count)

@@ -1,0 +1,126 @@
+"""How a run ended, whole: the exit code, the report, and what a person may do next. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from batchwright.core.batch_state import BatchState
+from batchwright.runner import commands
+from batchwright.runner.drive import Driven
+from batchwright.runner.figures import count_text, plural
+from batchwright.runner.plan import paused_texts
+from batchwright.runner.report import (
+    EXIT_INTERRUPTED,
+    EXIT_OUR_FAULT,
+    EXIT_PAUSED,
+    Report,
+    build_report,
+)
+from batchwright.runner.report_text import report_text
+from batchwright.runner.request import Delivery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    exit_code: int
+    batch_id: str = ""
+    """Empty: no batch came to be."""
+    report: Report | None = None
+    """None: there is no batch, or nothing to tell of it."""
+    closing: tuple[str, ...] = ()
+    """Lines that stand after the report: why it stopped, and the command that goes on."""
+
+    @property
+    def text(self) -> str:
+        """Everything to print on stderr at the end; without a final line break."""
+        return "\n".join([*([report_text(self.report)] if self.report is not None else []), *self.closing])
+
+
+def nothing_sent() -> RunOutcome:
+    """Interrupted before the batch was durable."""
+    return RunOutcome(exit_code=EXIT_INTERRUPTED, closing=("Interrupted while reading the input; nothing was sent.",))
+
+
+def not_finished_retry(batch_id: str) -> RunOutcome:
+    return RunOutcome(
+        exit_code=EXIT_PAUSED,
+        batch_id=batch_id,
+        closing=(
+            f"{batch_id} was being reopened for a retry when that command ended.",
+            f"Nothing is lost. This goes on: batchwright retry {batch_id}",
+        ),
+    )
+
+
+def left_open(driven: Driven, delivery: Delivery) -> RunOutcome:
+    """A batch this command worked on and left: paused, interrupted, or with nothing that can be sent now."""
+    status = driven.status
+    report = build_report(status, None, timing=driven.timing, strict=delivery.strict)
+    if status.state is BatchState.PAUSED:
+        code, closing = EXIT_PAUSED, paused_texts(status, delivery.command)
+    elif driven.failure is not None:
+        code = EXIT_PAUSED
+        closing = (
+            str(driven.failure),
+            f"Nothing is lost. When that is put right, this goes on: {commands.again(delivery.command)}",
+        )
+    else:
+        code, closing = EXIT_INTERRUPTED, _interrupted_texts(driven, delivery)
+    if driven.interrupted:
+        code = EXIT_INTERRUPTED
+    return RunOutcome(exit_code=code, batch_id=status.batch_id, report=report, closing=closing)
+
+
+def _interrupted_texts(driven: Driven, delivery: Delivery) -> tuple[str, ...]:
+    done = driven.status.total - driven.status.counts.open
+    return (
+        f"Interrupted. Nothing is lost: {count_text(done)} of {plural(driven.status.total, 'row')} are done.",
+        f"This goes on: {commands.again(delivery.command)}",
+    )
+
+
+def watched(driven: Driven, delivery: Delivery) -> RunOutcome:
+    """A batch that was only looked at."""
+    status = driven.status
+    report = build_report(status, None, timing=driven.timing, strict=delivery.strict)
+    code = report.exit_code
+    closing: tuple[str, ...] = ()
+    if driven.interrupted:
+        code = EXIT_INTERRUPTED
+        closing = (f"Stopped watching; {status.batch_id} goes on. To watch again: batchwright watch {status.batch_id}",)
+    elif status.state is BatchState.PAUSED:
+        closing = paused_texts(status, delivery.command)
+    return RunOutcome(exit_code=code, batch_id=status.batch_id, report=report, closing=closing)
+
+
+def not_written(report: Report, problem: str, delivery: Delivery) -> RunOutcome:
+    """The batch has ended, its file could not be written."""
+    batch_id = report.status.batch_id
+    return RunOutcome(
+        exit_code=EXIT_OUR_FAULT,
+        batch_id=batch_id,
+        report=report,
+        closing=(problem, f"The answers are kept. To write them again: {commands.export(batch_id, delivery)}"),
+    )
+
+
+def interrupted_writing(report: Report, delivery: Delivery) -> RunOutcome:
+    """The batch has ended, and a person interrupted while its file was written: no half file stays."""
+    batch_id = report.status.batch_id
+    return RunOutcome(
+        exit_code=EXIT_INTERRUPTED,
+        batch_id=batch_id,
+        report=report,
+        closing=(f"Interrupted while writing. To write the answers: {commands.export(batch_id, delivery)}",),
+    )
+
+
+def not_read(report: Report, delivery: Delivery) -> RunOutcome:
+    """The reader of standard output went away before the end."""
+    batch_id = report.status.batch_id
+    return RunOutcome(
+        exit_code=report.exit_code,
+        batch_id=batch_id,
+        report=report,
+        closing=(f"Standard output was closed before the end. For all answers: {commands.export(batch_id, delivery)}",),
+    )

@@ -1,0 +1,166 @@
+"""What a run does about the batches that are there already. Pure: one decision, and what is told before it is done.
+
+found                                                     step
+nothing of this identity, or --fresh                      START (says how an earlier batch of this file differs)
+newest was refused, or its intake died half-way           START
+it is being reopened for a retry that died half-way       FINISH_RETRY (told, not done: the retry chose the rows)
+it has ended                                              DELIVER (with failures: says how to retry)
+open, and another run on this machine owes its output     WATCH
+open, paused by budget, no higher cap given               STAY_PAUSED
+open                                                      GO_ON (clears pauses by gate, lane and user)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from batchwright.core.batch_state import BatchState, PauseCause
+from batchwright.core.row_options import RowOptions
+from batchwright.ports.batches import BatchStatus
+from batchwright.runner import commands
+from batchwright.runner.figures import count_text, money_text, plural, shown_text
+from batchwright.runner.request import RunRequest
+
+
+class Step(StrEnum):
+    START = "start"
+    GO_ON = "go_on"
+    WATCH = "watch"
+    DELIVER = "deliver"
+    STAY_PAUSED = "stay_paused"
+    FINISH_RETRY = "finish_retry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    step: Step
+    batch: BatchStatus | None = None
+    """None for START."""
+    says: tuple[str, ...] = ()
+    """Told before it is done."""
+    resume: bool = False
+    """GO_ON: pauses are to be cleared, or the cap to be set, before."""
+    max_cost_picousd: int = -1
+    """GO_ON with `resume`: the new cap; -1 leaves it."""
+
+
+def identity_options(rows: RowOptions) -> dict[str, str]:
+    """Everything that changes a request's bytes or destination, by the name a person knows it by.
+
+    The names of keys' variables are left out (another key is the same batch), and so are pace, output and limits.
+    """
+    options = {
+        "--model": rows.model,
+        "--prompt": rows.prompt,
+        "--system": rows.system,
+        "--limit": str(rows.limit) if rows.limit else "",
+    }
+    options |= {f"--param {name}": json.dumps(value, sort_keys=True) for name, value in rows.params.items()}
+    for position, destination in enumerate(rows.destinations):
+        parts = [destination.vendor, destination.base_url, *destination.models]
+        parts += [destination.protocol] if destination.protocol != "openai" else []
+        parts += [f"profile {destination.profile}"] if destination.profile else []
+        parts += [f"file {destination.model_file}"] if destination.model_file else []
+        name = "destination" if not position else f"destination {position + 1}"
+        options[name] = " ".join(part for part in parts if part)
+    return {name: value for name, value in options.items() if value}
+
+
+def newest_that_counts(same: Sequence[BatchStatus]) -> BatchStatus | None:
+    """Of the batches of one identity, newest first, the one a run speaks of: none that was refused or half taken in."""
+    for batch in same:
+        if batch.state is BatchState.REFUSED:
+            continue
+        if batch.state is BatchState.ACCEPTING and not batch.live and not _is_reopening(batch):
+            continue
+        return batch
+    return None
+
+
+def _is_reopening(batch: BatchStatus) -> bool:
+    """ACCEPTING also while a retry reopens rows: then it was settled, or is in a later round."""
+    return batch.state is BatchState.ACCEPTING and bool(batch.round or batch.settled_at_ms)
+
+
+def decide(request: RunRequest, batch: BatchStatus | None, holder: str) -> Plan:
+    """`batch`: `newest_that_counts`. `holder`: who owes the open batch its output ("process 4711"); empty: nobody."""
+    if batch is None:
+        return Plan(step=Step.START)
+    if request.fresh:
+        return Plan(step=Step.START, says=(f"Starting anew (--fresh); {batch.batch_id} stays as it is.",))
+    if batch.terminal:
+        return Plan(step=Step.DELIVER, batch=batch, says=(_ended_text(batch),))
+    if _is_reopening(batch) and not batch.live:
+        return Plan(step=Step.FINISH_RETRY, batch=batch)
+    if holder:
+        text = (
+            f"{holder[:1].upper()}{holder[1:]} is running this as {batch.batch_id}; watching it. "
+            "It writes the output, this command does not."
+        )
+        return Plan(step=Step.WATCH, batch=batch, says=(text,))
+    return _go_on(request, batch)
+
+
+def _go_on(request: RunRequest, batch: BatchStatus) -> Plan:
+    cap, wanted = batch.spec.max_cost_picousd, request.max_cost_picousd
+    causes = {pause.cause for pause in batch.pauses}
+    if PauseCause.BUDGET in causes and wanted <= cap:
+        return Plan(step=Step.STAY_PAUSED, batch=batch)
+    done = batch.total - batch.counts.open
+    says = [f"Going on with {batch.batch_id}: {count_text(done)} of {plural(batch.total, 'row')} are done."]
+    if causes:
+        reasons = "; ".join(shown_text(pause.reason, 400) for pause in batch.pauses)
+        says.append(f"It was paused ({reasons}); trying again.")
+    new_cap = wanted if wanted >= 0 and wanted != cap else -1
+    if new_cap >= 0:
+        before = f"it was {money_text(cap)}" if cap >= 0 else "it had none"
+        says.append(f"Its cap is now {money_text(new_cap)} ({before}).")
+    says += kept_as_submitted(request, batch)
+    return Plan(
+        step=Step.GO_ON, batch=batch, says=tuple(says), resume=bool(causes) or new_cap >= 0, max_cost_picousd=new_cap
+    )
+
+
+def kept_as_submitted(request: RunRequest, batch: BatchStatus) -> list[str]:
+    """A batch keeps what it was submitted with. Says so where this command asks for something else."""
+    spec, kept = batch.spec, []
+    if request.max_attempts != spec.max_attempts:
+        kept.append(f"--max-attempts {spec.max_attempts} (not {request.max_attempts})")
+    if request.on_uncertain is not spec.on_uncertain:
+        kept.append(f"--on-uncertain {spec.on_uncertain.value} (not {request.on_uncertain.value})")
+    if request.gate != (spec.gate != "off"):
+        kept.append("--no-gate" if spec.gate == "off" else "its gate (not --no-gate)")
+    if request.deadline_s:
+        kept.append("its deadline" if batch.deadline_ms else "no deadline (not --deadline)")
+    return [f"It keeps what it was submitted with: {', '.join(kept)}."] if kept else []
+
+
+def _ended_text(batch: BatchStatus) -> str:
+    if batch.state is BatchState.COMPLETED:
+        return f"{batch.batch_id} of this input is complete; nothing is sent. (--fresh starts anew.)"
+    return f"{batch.batch_id} of this input has ended ({batch.state.value}); nothing is sent. (--fresh starts anew.)"
+
+
+def paused_texts(batch: BatchStatus, command: Sequence[str]) -> tuple[str, ...]:
+    """Why it stands, and the exact command that goes on."""
+    lines = [f"Paused ({pause.cause.value}): {shown_text(pause.reason, 1000)}" for pause in batch.pauses]
+    if not lines:
+        lines = ["Paused."]
+    if any(pause.cause is PauseCause.BUDGET for pause in batch.pauses):
+        lines.append(
+            f"Nothing is lost. With a higher cap it goes on: {commands.with_cap(command, batch.spec.max_cost_picousd)}"
+        )
+    else:
+        lines.append(f"Nothing is lost. When that is put right, this goes on: {commands.again(command)}")
+    return tuple(lines)
+
+
+def retry_texts(batch: BatchStatus, retry_command: str) -> tuple[str, ...]:
+    """What to do about an ended batch with rows that have no success; nothing where there are none."""
+    count = batch.counts.without_success
+    if not batch.terminal or not count:
+        return ()
+    return (f"To send {plural(count, 'row')} without success again: {retry_command}",)

@@ -1,0 +1,84 @@
+"""What a running batch is doing, in words: shared by the live panel and the plain lines. Pure."""
+
+from __future__ import annotations
+
+from batchwright.core import row_map
+from batchwright.core.batch_state import BatchState
+from batchwright.core.failures import Flag
+from batchwright.runner.figures import count_text, duration_text, money_text, plural, rate_text, shown_text
+from batchwright.runner.seams import Snapshot
+
+MAX_LANES = 4
+MAX_REASON = 100
+
+
+def plain_line(snapshot: Snapshot) -> str:
+    """ "1,200/5,000 done, 12 failed, 812 rows/s, 5 s left, $0.31, 64 of 64 in flight; rate limit at openai gpt-4o"."""
+    status = snapshot.status
+    done = status.total - status.counts.open
+    parts = [f"{count_text(done)}/{count_text(status.total)} done ({percent_text(done, status.total)})"]
+    if status.counts.without_success:
+        parts.append(f"{count_text(status.counts.without_success)} without success")
+    if snapshot.rows_per_s:
+        parts.append(rate_text(snapshot.rows_per_s))
+    if snapshot.eta_s >= 0 and status.counts.open:
+        parts.append(f"{duration_text(snapshot.eta_s)} left")
+    cost = cost_text(snapshot)
+    if cost:
+        parts.append(cost)
+    if snapshot.view is not None:
+        parts.append(f"{count_text(snapshot.view.in_flight)} in flight")
+    reasons = waiting_texts(snapshot)
+    return ", ".join(parts) + (f"; {'; '.join(reasons)}" if reasons else "")
+
+
+def percent_text(done: int, total: int) -> str:
+    """Never 100% before the end, never 0% after the first: a person takes both for what they say."""
+    if done >= total:
+        return "100%"
+    return f"{min(99, max(1 if done else 0, done * 100 // total))}%"
+
+
+def cost_text(snapshot: Snapshot) -> str:
+    """ "$0.31", "$0.31 of $5.00", "$0.31 known"; empty where nothing is known and there is no cap."""
+    tally, spec = snapshot.status.tally, snapshot.status.spec
+    if spec.max_cost_picousd >= 0:
+        return f"{money_text(tally.cost_picousd)} of {money_text(spec.max_cost_picousd)}"
+    if not tally.cost_picousd:
+        return ""
+    return money_text(tally.cost_picousd) + (" known" if tally.unpriced or tally.no_usage else "")
+
+
+def flags_text(snapshot: Snapshot) -> str:
+    """ "3 truncated, 1 refused"; empty where there are none."""
+    by_byte = snapshot.status.by_byte
+    counts = [(by_byte.get(row_map.FLAG_BYTES[flag], 0), flag) for flag in Flag if flag is not Flag.PLAIN]
+    return ", ".join(f"{count_text(count)} {flag.value}" for count, flag in counts if count)
+
+
+def waiting_texts(snapshot: Snapshot) -> list[str]:
+    """Why nothing more is sent; empty while it goes."""
+    texts: list[str] = []
+    if snapshot.stopping:
+        texts.append(snapshot.stopping)
+    if snapshot.status.state is BatchState.CANCELLING:
+        texts.append("cancelling: waiting for what is in flight")
+    texts += [f"paused: {shown_text(pause.reason, MAX_REASON)}" for pause in snapshot.status.pauses]
+    view = snapshot.view
+    if view is None:
+        return texts
+    if view.note:
+        texts.append(shown_text(view.note, MAX_REASON))
+    several = len(view.lanes) > 1
+    for lane in [lane for lane in view.lanes if lane.waiting][:MAX_LANES]:
+        reason = shown_text(lane.waiting, MAX_REASON)
+        texts.append(f"{lane_text(lane.lane)}: {reason}" if several else reason)
+    if view.retries_waiting and not texts:
+        texts.append(f"{plural(view.retries_waiting, 'retry', 'retries')} waiting")
+    return texts
+
+
+def lane_text(lane: str) -> str:
+    """ "openai gpt-4o" of "openai|OPENAI_API_KEY|gpt-4o"."""
+    vendor, _, rest = lane.partition("|")
+    return shown_text(f"{vendor} {rest.rpartition('|')[2]}".strip(), 60)

@@ -1,0 +1,166 @@
+"""The report of a batch: pure, from its status and what a pass over its rows gathered. `report_text` says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+from batchwright.core import row_map
+from batchwright.core.batch_state import BatchState
+from batchwright.core.failures import KINDS, FailureKind, Flag
+from batchwright.ports.batches import BatchStatus
+from batchwright.runner.gather import Gathered, Sample
+from batchwright.runner.law import InputCount, Law, check
+
+EXIT_OK = 0
+EXIT_OUR_FAULT = 1
+EXIT_REFUSED = 2
+EXIT_SOME_FAILED = 3
+EXIT_NONE_SUCCEEDED = 4
+EXIT_PAUSED = 5
+EXIT_INTERRUPTED = 130
+
+SHOWN_FLAGS = tuple(flag for flag in Flag if flag is not Flag.PLAIN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureGroup:
+    """Rows that ended alike. `sample` None: only counted (the rows were not read)."""
+
+    kind: FailureKind
+    code: str
+    param: str
+    count: int
+    sample: Sample | None
+
+    @property
+    def retryable(self) -> bool:
+        """May the same rows succeed in another round, unchanged?"""
+        return KINDS[self.kind].retryable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long this command worked on the batch. 0 rows: it found the batch ended."""
+
+    wall_s: float
+    rows_ended: int
+    """Since this command began to work on it."""
+    resumed: bool
+    """Part of the batch was done before this command."""
+
+
+NOTHING_DONE = Timing(wall_s=0.0, rows_ended=0, resumed=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What this command wrote."""
+
+    output: Path | None
+    """None: standard output."""
+    rows: int
+    failed_output: Path | None = None
+    failed_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    status: BatchStatus
+    strict: bool
+    flags: dict[Flag, int]
+    """Successes with a flag other than PLAIN; only those that occur."""
+    failures: tuple[FailureGroup, ...]
+    """Every row without success is in one, the largest group first."""
+    rows_unpriced: int
+    rows_no_usage: int
+    exact_money: bool
+    """The two figures above count rows; else (rows not read) answers."""
+    models_unpriced: tuple[str, ...]
+    may_have_been_sent: int
+    """Of the cancelled, expired and stopped rows."""
+    timing: Timing
+    written: Written | None
+    law: Law
+
+    @property
+    def ok(self) -> int:
+        return self.status.counts.succeeded
+
+    @property
+    def simulated(self) -> bool:
+        """Some destination was the simulator: nothing of its answers, prices and costs is real."""
+        return any(destination.protocol == "simulated" for destination in self.status.spec.destinations)
+
+    @property
+    def exit_code(self) -> int:
+        if self.law.differences:
+            return EXIT_OUR_FAULT
+        return exit_code(self.status, strict=self.strict)
+
+
+def exit_code(status: BatchStatus, *, strict: bool) -> int:
+    """What the command ends with, by the batch's state alone. An open batch was left: it is paused or interrupted."""
+    match status.state:
+        case BatchState.EXPIRED | BatchState.CANCELLED:
+            return EXIT_NONE_SUCCEEDED
+        case BatchState.REFUSED:
+            return EXIT_REFUSED
+        case BatchState.PAUSED:
+            return EXIT_PAUSED
+        case BatchState.ACCEPTING | BatchState.CANCELLING | BatchState.QUEUED | BatchState.RUNNING:
+            return EXIT_INTERRUPTED
+        case BatchState.COMPLETED | BatchState.PARTIAL | BatchState.FAILED:
+            good = status.by_byte.get(row_map.PLAIN_SUCCESS, 0) if strict else status.counts.succeeded
+            if good == status.total:
+                return EXIT_OK
+            return EXIT_SOME_FAILED if good else EXIT_NONE_SUCCEEDED
+        case _:
+            assert_never(status.state)
+
+
+def build_report(
+    status: BatchStatus,
+    gathered: Gathered | None,
+    *,
+    timing: Timing,
+    strict: bool = False,
+    written: Written | None = None,
+    read: InputCount | None = None,
+) -> Report:
+    """`gathered` None: the rows were not read; groups then have kinds and counts only."""
+    law = check(status, gathered, written.rows if written is not None else None, read)
+    return Report(
+        status=status,
+        strict=strict,
+        flags={
+            flag: status.by_byte[row_map.FLAG_BYTES[flag]]
+            for flag in SHOWN_FLAGS
+            if status.by_byte.get(row_map.FLAG_BYTES[flag])
+        },
+        failures=_groups(status, gathered),
+        rows_unpriced=gathered.rows_unpriced if gathered is not None else status.tally.unpriced,
+        rows_no_usage=gathered.rows_no_usage if gathered is not None else status.tally.no_usage,
+        exact_money=gathered is not None,
+        models_unpriced=tuple(sorted(gathered.models_unpriced)) if gathered is not None else (),
+        may_have_been_sent=gathered.may_have_been_sent if gathered is not None else 0,
+        timing=timing,
+        written=written,
+        law=law,
+    )
+
+
+def _groups(status: BatchStatus, gathered: Gathered | None) -> tuple[FailureGroup, ...]:
+    if gathered is not None:
+        return tuple(
+            FailureGroup(kind=key.kind, code=key.code, param=key.param, count=group.count, sample=group.sample)
+            for key, group in gathered.most_frequent()
+        )
+    by_kind = [
+        (count, row_map.BYTE_KINDS[byte]) for byte, count in status.by_byte.items() if byte in row_map.BYTE_KINDS
+    ]
+    return tuple(
+        FailureGroup(kind=kind, code="", param="", count=count, sample=None)
+        for count, kind in sorted(by_kind, key=lambda pair: -pair[0])
+    )

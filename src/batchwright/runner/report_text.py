@@ -1,0 +1,285 @@
+"""The report in words, for stderr, and as one JSON object, for `--json`.
+
+The first line is the outcome, whole in itself: a person who reads nothing else knows how it went.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from batchwright.core.batch_state import BatchState
+from batchwright.core.money import usd_text
+from batchwright.runner.figures import (
+    count_text,
+    duration_text,
+    money_text,
+    plural,
+    rate_text,
+    shown_text,
+)
+from batchwright.runner.report import FailureGroup, Report
+
+SHOWN_GROUPS = 12
+"""Groups of failures that the text lists; the JSON has all that were kept."""
+SHOWN_MODELS = 5
+
+
+def report_text(report: Report) -> str:
+    """Several lines, without a final line break."""
+    lines = [first_line(report)]
+    lines += _failure_lines(report)
+    lines += [f"  {line}" for line in _fact_lines(report)]
+    return "\n".join(lines)
+
+
+def first_line(report: Report) -> str:
+    """ "4,988 ok (3 truncated), 12 failed of 5,000 in 2 min 3 s, $1.37"; with no success also the commonest error."""
+    counts = report.status.counts
+    flags = ", ".join(f"{count_text(count)} {flag.value}" for flag, count in report.flags.items())
+    parts = [f"{count_text(report.ok)} ok" + (f" ({flags})" if flags else "")]
+    parts += [
+        f"{count_text(number)} {name}"
+        for number, name in (
+            (counts.failed, "failed"),
+            (counts.cancelled, "cancelled"),
+            (counts.expired, "expired"),
+            (counts.stopped, "stopped"),
+            (counts.open, _open_word(report.status.state)),
+        )
+        if number
+    ]
+    text = f"{', '.join(parts)} of {count_text(report.status.total)}"
+    if report.timing.rows_ended:
+        text += f" in {duration_text(report.timing.wall_s)}"
+    cost = _short_cost(report)
+    if cost:
+        text += f", {cost}"
+    if report.simulated:
+        text = f"Simulated: {text}"
+    if not report.ok and report.failures:
+        text += f"; most frequent error: {_cause_text(report.failures[0])}"
+    return text
+
+
+def _open_word(state: BatchState) -> str:
+    return "waiting (paused)" if state is BatchState.PAUSED else "not ended yet"
+
+
+def _short_cost(report: Report) -> str:
+    """Empty where nothing is known of any cost: no zero stands for what is not known."""
+    known = report.status.tally.cost_picousd
+    unknown = report.rows_unpriced or report.rows_no_usage
+    if known:
+        return f"{money_text(known)} known" if unknown else money_text(known)
+    if unknown:
+        return "cost not known"
+    return "$0" if report.ok else ""
+
+
+def _cause_text(group: FailureGroup) -> str:
+    """ "invalid_request unsupported_parameter max_tokens: "Use max_completion_tokens" """
+    name = " ".join(
+        part for part in (group.kind.value, shown_text(group.code, 80), shown_text(group.param, 80)) if part
+    )
+    message = shown_text(group.sample.message) if group.sample is not None else ""
+    return f"{name}: {message}" if message else name
+
+
+def _failure_lines(report: Report) -> list[str]:
+    shown = report.failures[:SHOWN_GROUPS]
+    width = max((len(count_text(group.count)) for group in shown), default=0)
+    lines: list[str] = []
+    for group in shown:
+        line = f"  {count_text(group.count):>{width}} {_cause_text(group)}"
+        if group.sample is not None:
+            line += f" (for example {_sample_text(group)})"
+        lines.append(line)
+    rest = report.failures[SHOWN_GROUPS:]
+    if rest:
+        left = sum(group.count for group in rest)
+        lines.append(f"  {count_text(left):>{width}} more in {plural(len(rest), 'group')} of other kinds and codes")
+    return lines
+
+
+def _sample_text(group: FailureGroup) -> str:
+    assert group.sample is not None
+    text = f"row {group.sample.request_index}"
+    if group.sample.line:
+        text += f", line {group.sample.line}"
+    if group.sample.custom_id is not None:
+        text += f", {shown_text(group.sample.custom_id, 64)}"
+    if group.sample.http_status:
+        text += f", HTTP {group.sample.http_status}"
+    return text
+
+
+def _fact_lines(report: Report) -> list[str]:
+    status, tally = report.status, report.status.tally
+    lines: list[str] = []
+    if report.may_have_been_sent:
+        lines.append(
+            f"{plural(report.may_have_been_sent, 'row')} of those cut off may have been sent, and billed by the vendor"
+        )
+    tokens = tally.prompt_tokens + tally.completion_tokens
+    if tokens:
+        cached = f" ({count_text(tally.cached_tokens)} cached)" if tally.cached_tokens else ""
+        lines.append(f"tokens: {count_text(tally.prompt_tokens)} in{cached}, {count_text(tally.completion_tokens)} out")
+    lines += _money_lines(report)
+    if tally.attempts:
+        text = f"sent: {plural(tally.attempts, 'request')}"
+        if tally.retries:
+            text += f", {plural(tally.retries, 'retry', 'retries')} among them"
+        if report.timing.rows_ended and report.timing.wall_s > 0:
+            text += f"; {rate_text(report.timing.rows_ended / report.timing.wall_s)}"
+        lines.append(text)
+    if tally.doubts:
+        lines.append(
+            f"possible double payments: {count_text(tally.doubts)} (requests that may have been answered and billed "
+            "without the answer having reached us; an upper bound)"
+        )
+    if report.simulated:
+        lines.append("simulated: no vendor was asked; answers, prices and costs are made up")
+    lines += _file_lines(report)
+    lines.append(_law_line(report))
+    lines += [f"DOES NOT ADD UP: {difference}" for difference in report.law.differences]
+    lines.append(
+        f"batch: {status.batch_id}, {status.state.value}" + (f", round {status.round}" if status.round else "")
+    )
+    return lines
+
+
+def _money_lines(report: Report) -> list[str]:
+    tally, lines = report.status.tally, []
+    unit = "row" if report.exact_money else "answer"
+    unknown = []
+    if report.rows_unpriced:
+        unknown.append(f"{plural(report.rows_unpriced, unit)} without a price")
+    if report.rows_no_usage:
+        unknown.append(f"{plural(report.rows_no_usage, unit)} without usage")
+    if unknown or tally.cost_picousd:
+        known = f"{money_text(tally.cost_picousd)} known" if tally.cost_picousd or unknown else "$0"
+        lines.append(f"cost: {', '.join([known, *unknown])}" if unknown else f"cost: {money_text(tally.cost_picousd)}")
+    if report.models_unpriced:
+        names = [shown_text(name, 80) or "(none named)" for name in report.models_unpriced[:SHOWN_MODELS]]
+        more = len(report.models_unpriced) - len(names)
+        lines.append(f"no price for: {', '.join(names)}" + (f" and {more} more" if more else ""))
+    if tally.orphans:
+        lines.append(
+            f"beside that: {money_text(tally.orphan_picousd)} for {plural(tally.orphans, 'answer')} that came after "
+            "another worker had taken the row over"
+        )
+    cap = report.status.spec.max_cost_picousd
+    if cap >= 0 and report.status.spec.soft_cap:
+        lines.append(f"the cap of {money_text(cap)} was soft: some rows have no bound or no price, so it can be passed")
+    return lines
+
+
+def _file_lines(report: Report) -> list[str]:
+    written = report.written
+    if written is None:
+        return []
+    where = str(written.output) if written.output is not None else "standard output"
+    lines = [f"answers: {where} ({plural(written.rows, 'row')}, in input order)"]
+    if written.failed_output is not None:
+        left_out = report.status.counts.without_success - written.failed_rows
+        note = f"; {plural(left_out, 'row')} that cannot be sent at all left out" if left_out else ""
+        lines.append(f"without success: {written.failed_output} ({plural(written.failed_rows, 'row')} to run{note})")
+    return lines
+
+
+def _law_line(report: Report) -> str:
+    text = f"adds up: {report.law.sentence}" if not report.law.differences else f"counts: {report.law.sentence}"
+    if report.written is not None:
+        text += f" = {count_text(report.written.rows)} written"
+    return text
+
+
+def report_json(report: Report) -> bytes:
+    """One JSON object. Money is a number of USD with at most 12 decimals; what is not known is null, never 0."""
+    status, tally = report.status, report.status.tally
+    counts = status.counts
+    unknown = bool(report.rows_unpriced or report.rows_no_usage)
+    return msgspec.json.encode(
+        {
+            "outcome": first_line(report),
+            "batch_id": status.batch_id,
+            "state": status.state.value,
+            "terminal": status.terminal,
+            "round": status.round,
+            "exit_code": report.exit_code,
+            "total": status.total,
+            "ok": counts.succeeded,
+            "failed": counts.failed,
+            "cancelled": counts.cancelled,
+            "expired": counts.expired,
+            "stopped": counts.stopped,
+            "open": counts.open,
+            "flags": {flag.value: count for flag, count in report.flags.items()},
+            "failures": [_group_json(group) for group in report.failures],
+            "tokens": {
+                "prompt": tally.prompt_tokens,
+                "completion": tally.completion_tokens,
+                "cached": tally.cached_tokens,
+            },
+            "cost": {
+                "known_usd": None if unknown and not tally.cost_picousd else _usd(tally.cost_picousd),
+                "complete": not unknown,
+                f"{'rows' if report.exact_money else 'answers'}_without_price": report.rows_unpriced,
+                f"{'rows' if report.exact_money else 'answers'}_without_usage": report.rows_no_usage,
+                "orphan_usd": _usd(tally.orphan_picousd),
+                "cap_usd": _usd(status.spec.max_cost_picousd) if status.spec.max_cost_picousd >= 0 else None,
+                "soft_cap": status.spec.soft_cap,
+            },
+            "attempts": tally.attempts,
+            "retries": tally.retries,
+            "possible_double_payments": tally.doubts,
+            "may_have_been_sent": report.may_have_been_sent,
+            "wall_s": round(report.timing.wall_s, 3),
+            "rows_per_s": round(report.timing.rows_ended / report.timing.wall_s, 2)
+            if report.timing.wall_s > 0
+            else None,
+            "output": _written_json(report),
+            "simulated": report.simulated,
+            "adds_up": not report.law.differences,
+            "law": report.law.sentence,
+            "differences": list(report.law.differences),
+        }
+    )
+
+
+def _usd(picousd: int) -> msgspec.Raw:
+    return msgspec.Raw(usd_text(picousd).encode())
+
+
+def _group_json(group: FailureGroup) -> dict[str, Any]:
+    sample = group.sample
+    return {
+        "kind": group.kind.value,
+        "code": group.code or None,
+        "param": group.param or None,
+        "count": group.count,
+        "retryable": group.retryable,
+        "sample": None
+        if sample is None
+        else {
+            "request_index": sample.request_index,
+            "custom_id": sample.custom_id,
+            "line": sample.line or None,
+            "http_status": sample.http_status or None,
+            "message": sample.message,
+        },
+    }
+
+
+def _written_json(report: Report) -> dict[str, Any] | None:
+    written = report.written
+    if written is None:
+        return None
+    return {
+        "path": str(written.output) if written.output is not None else "-",
+        "rows": written.rows,
+        "failed_path": str(written.failed_output) if written.failed_output is not None else None,
+        "failed_rows": written.failed_rows,
+    }

@@ -1,0 +1,243 @@
+"""A rows file as one batch: plan -> submit -> work and watch -> export -> report. Knows `ports.batches` only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import assert_never
+
+from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.identity import identity as identity_of
+from batchwright.ports.batches import Batches, Submit
+from batchwright.ports.clock import Chance, Clock
+from batchwright.runner import plan
+from batchwright.runner.compare import differences_texts
+from batchwright.runner.deliver import check_delivery, deliver
+from batchwright.runner.drive import Driven, drive, watch
+from batchwright.runner.figures import plural
+from batchwright.runner.intake import Interrupted, TakeIn
+from batchwright.runner.law import InputCount
+from batchwright.runner.outcome import RunOutcome, left_open, not_finished_retry, nothing_sent, watched
+from batchwright.runner.plan import Plan, Step
+from batchwright.runner.report import NOTHING_DONE
+from batchwright.runner.request import Delivery, Pace, RunRequest
+from batchwright.runner.seams import (
+    Display,
+    HeldElsewhere,
+    HeldLock,
+    Interrupts,
+    RunLocks,
+    Seams,
+    Workers,
+)
+from batchwright.runner.source import Source, open_source
+
+PLAN_LOCK_LOOK_S = 0.2
+BATCH_ID_DIGITS = 24
+"""24 hex digits are 96 bits: two batches never meet."""
+
+
+async def run(
+    request: RunRequest,
+    *,
+    batches: Batches,
+    workers: Workers,
+    display: Display,
+    clock: Clock,
+    chance: Chance,
+    locks: RunLocks,
+    interrupts: Interrupts,
+) -> RunOutcome:
+    """One `batchwright run`, from the file to the file. Resumes, watches or only exports where that is what is left.
+
+    A bad row, a pause, an interrupt and a full disk are outcomes. Raises InputRefused and UsageError before anything
+    is sent, and StoreError or a bug of ours at any time: the batch then stays, and the same command goes on.
+    """
+    seams = Seams(batches=batches, workers=workers, display=display, clock=clock, locks=locks, interrupts=interrupts)
+    check_delivery(request.delivery, request.source)
+    try:
+        with interrupts.at_once():
+            source = open_source(request.source, request.rows)
+    except KeyboardInterrupt:
+        return nothing_sent()
+    return await _Run(request, source, seams).go(chance)
+
+
+async def go_on(batch_id: str, delivery: Delivery, pace: Pace, seams: Seams) -> RunOutcome:
+    """Works on a durable batch until it ends and delivers it: what a run does after its plan, and `retry` in its new
+    round. A batch whose output another run owes is only watched."""
+    lock = seams.locks.take(batch_id)
+    if isinstance(lock, HeldElsewhere):
+        seams.display.say(f"{lock.holder} is running {batch_id}; watching it. It writes the output, this does not.")
+        return await watch_along(batch_id, delivery, pace, seams)
+    return await _work(batch_id, _Task(delivery=delivery, pace=pace, lock=lock), seams)
+
+
+async def watch_along(batch_id: str, delivery: Delivery, pace: Pace, seams: Seams) -> RunOutcome:
+    """Watches a batch that another process runs. If that process dies before the batch ends, goes on in its place."""
+    driven, lock = await watch(batch_id, seams, lock_name=batch_id)
+    if lock is None:
+        return watched(driven, delivery)
+    seams.display.say(f"The process that ran {batch_id} has ended; going on with it here.")
+    return await _work(batch_id, _Task(delivery=delivery, pace=pace, lock=lock), seams)
+
+
+async def look_on(batch_id: str, delivery: Delivery, seams: Seams) -> RunOutcome:
+    """`watch`: shows a batch until it ends or pauses; sends and writes nothing."""
+    driven, _ = await watch(batch_id, seams)
+    return watched(driven, delivery)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """What is to be done with a batch, and the lock that makes it ours to do."""
+
+    delivery: Delivery
+    pace: Pace
+    lock: HeldLock
+    read: InputCount | None = None
+    """What reading the input counted, where this command read it."""
+
+
+async def _work(batch_id: str, task: _Task, seams: Seams) -> RunOutcome:
+    try:
+        driven = await drive(batch_id, task.pace, seams)
+        if driven.status.terminal:
+            return await deliver(driven.status, task.delivery, driven.timing, seams, read=task.read)
+        return left_open(driven, task.delivery)
+    finally:
+        task.lock.release()
+
+
+class _Run:
+    """One run's request, source and seams on their way along the line."""
+
+    def __init__(self, request: RunRequest, source: Source, seams: Seams) -> None:
+        self._request, self._source, self._seams = request, source, seams
+        self._options = plan.identity_options(request.rows)
+        self._identity = identity_of(source.input_digest, self._options)
+        self._read: InputCount | None = None
+        self._lock: HeldLock | None = None
+        """The batch's, once it is ours to run."""
+
+    async def go(self, chance: Chance) -> RunOutcome:
+        plan_lock = await self._take_plan_lock()
+        if plan_lock is None:
+            return nothing_sent()
+        try:
+            chosen = await self._plan()
+            for text in chosen.says:
+                self._seams.display.say(text)
+            batch_id = chosen.batch.batch_id if chosen.batch is not None else ""
+            if chosen.step is Step.START:
+                batch_id = await self._start(chance)
+        except Interrupted:
+            return nothing_sent()
+        finally:
+            # The batch's own lock was taken before this one is released: whoever waits for this one finds us there.
+            plan_lock.release()
+        try:
+            return await self._carry_out(chosen, batch_id)
+        finally:
+            self._release()
+
+    async def _take_plan_lock(self) -> HeldLock | None:
+        """Held from looking for an earlier batch until the new one is durable. None: interrupted while waiting."""
+        told = False
+        while True:
+            lock = self._seams.locks.take(f"plan-{self._identity}")
+            if not isinstance(lock, HeldElsewhere):
+                return lock
+            if not told:
+                told = True
+                self._seams.display.say(f"{lock.holder} is taking this input in; waiting for it.")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._seams.interrupts.wait(0), PLAN_LOCK_LOOK_S)
+            if self._seams.interrupts.count:
+                return None
+
+    async def _plan(self) -> Plan:
+        same = await self._seams.batches.find(identity=self._identity)
+        batch = plan.newest_that_counts(same)
+        holder = ""
+        if batch is not None and not batch.terminal and not self._request.fresh:
+            lock = self._seams.locks.take(batch.batch_id)
+            if isinstance(lock, HeldElsewhere):
+                holder = lock.holder
+            else:
+                self._lock = lock
+        chosen = plan.decide(self._request, batch, holder)
+        if batch is None:
+            texts = await differences_texts(self._source, self._options, self._seams.batches)
+            return Plan(step=chosen.step, says=texts)
+        return chosen
+
+    async def _start(self, chance: Chance) -> str:
+        """Takes the input in as a new batch. Raises InputRefused or Interrupted; nothing of it is kept then."""
+        batch_id = f"batch_{chance.hex_id(BATCH_ID_DIGITS)}"
+        lock = self._seams.locks.take(batch_id)
+        assert not isinstance(lock, HeldElsewhere), "a fresh id that another process knows"
+        self._lock = lock
+        taking = TakeIn(self._source, self._request, self._seams)
+        submit = Submit(
+            batch_id=batch_id, spec=self._spec(), deadline_s=self._request.deadline_s, metadata=self._request.metadata
+        )
+        try:
+            status = await self._seams.batches.submit(submit, taking.rows())
+        except BaseException:
+            self._release()
+            raise
+        self._read = taking.counted()
+        refused = f", {plural(taking.refused, 'of them refused', 'of them refused')}" if taking.refused else ""
+        self._seams.display.say(f"{batch_id}: {plural(status.total, 'row')} taken in{refused}.")
+        return batch_id
+
+    def _spec(self) -> BatchSpec:
+        request = self._request
+        return BatchSpec(
+            name=self._source.name,
+            source=self._source.path,
+            identity=self._identity,
+            input_digest=self._source.input_digest,
+            options=self._options,
+            destinations=request.rows.destinations,
+            max_attempts=request.max_attempts,
+            on_uncertain=request.on_uncertain,
+            gate="pause" if request.gate else "off",
+            max_cost_picousd=request.max_cost_picousd,
+            soft_cap=request.max_cost_picousd >= 0 and request.allow_unpriced,
+            concurrency=request.concurrency,
+            rpm=request.rpm,
+            tpm=request.tpm,
+            timeout_s=request.timeout_s,
+            metadata=request.metadata,
+            csv_columns=self._source.columns,
+        )
+
+    async def _carry_out(self, chosen: Plan, batch_id: str) -> RunOutcome:
+        request, seams = self._request, self._seams
+        match chosen.step:
+            case Step.START | Step.GO_ON:
+                assert self._lock is not None, "a batch is worked on under its lock"
+                if chosen.resume:
+                    await seams.batches.resume(batch_id, max_cost_picousd=chosen.max_cost_picousd)
+                task = _Task(delivery=request.delivery, pace=request.pace, lock=self._lock, read=self._read)
+                return await _work(batch_id, task, seams)
+            case Step.WATCH:
+                return await watch_along(batch_id, request.delivery, request.pace, seams)
+            case Step.DELIVER:
+                status = await seams.batches.status(batch_id)
+                return await deliver(status, request.delivery, NOTHING_DONE, seams)
+            case Step.STAY_PAUSED:
+                status = await seams.batches.status(batch_id)
+                return left_open(Driven(status=status, timing=NOTHING_DONE), request.delivery)
+            case Step.FINISH_RETRY:
+                return not_finished_retry(batch_id)
+            case _:
+                assert_never(chosen.step)
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

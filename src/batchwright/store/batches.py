@@ -1,0 +1,85 @@
+"""The batch's own row: reading it, and the moves that more than one theme makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
+
+from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.errors import NoSuchBatch, WrongState
+from batchwright.store.schema import batch, pause
+
+_ONE = select(batch).where(batch.c.batch_id == bindparam("batch_id"), batch.c.phase != "dropping")
+_FEWER_OPEN = (
+    update(batch)
+    .where(batch.c.batch_id == bindparam("of_batch"))
+    .values(segments_open=batch.c.segments_open - bindparam("fewer"))
+    .returning(batch.c.segments_open)
+)
+_SETTLE = (
+    update(batch)
+    .where(batch.c.batch_id == bindparam("of_batch"), batch.c.segments_open == 0, batch.c.phase == "open")
+    .values(phase="settled", settled_at_ms=bindparam("now_ms"))
+)
+_RECOUNT_PAUSES = (
+    update(batch)
+    .where(batch.c.batch_id == bindparam("of_batch"))
+    .values(
+        paused=select(func.count())
+        .select_from(pause)
+        .where(pause.c.batch_id == bindparam("of_batch"))
+        .scalar_subquery()
+    )
+)
+_DELETE_PAUSES = delete(pause).where(pause.c.batch_id == bindparam("of_batch"))
+
+
+def find(connection: Connection, batch_id: str) -> Row[Any] | None:
+    return connection.execute(_ONE, {"batch_id": batch_id}).one_or_none()
+
+
+def get(connection: Connection, batch_id: str) -> Row[Any]:
+    """Raises NoSuchBatch."""
+    row = find(connection, batch_id)
+    if row is None:
+        raise NoSuchBatch(f"There is no batch {batch_id} in this state folder.")
+    return row
+
+
+def get_unsettled(connection: Connection, batch_id: str, wish: str) -> Row[Any]:
+    """Raises WrongState for a settled batch; `wish` completes 'it cannot be ...'."""
+    row = get(connection, batch_id)
+    if row.phase == "settled":
+        raise WrongState(f"Batch {batch_id} has ended, it cannot be {wish}. Begin a new round of it with retry.")
+    return row
+
+
+def lower_open(connection: Connection, batch_id: str, segments: int, now_ms: int) -> bool:
+    """Counts `segments` as settled, last of all in its transaction; true if that settled the batch.
+
+    Of all the transactions that do this one alone reads 0.
+    """
+    row = connection.execute(_FEWER_OPEN, {"of_batch": batch_id, "fewer": segments}).one_or_none()
+    return row is not None and row.segments_open == 0 and settle_if_done(connection, batch_id, now_ms)
+
+
+def settle_if_done(connection: Connection, batch_id: str, now_ms: int) -> bool:
+    return connection.execute(_SETTLE, {"of_batch": batch_id, "now_ms": now_ms}).rowcount > 0
+
+
+def spec_of(row: Row[Any]) -> BatchSpec:
+    """What the batch was submitted with, under the cap it has now."""
+    spec = msgspec.json.decode(row.spec, type=BatchSpec)
+    if (spec.max_cost_picousd, spec.soft_cap) != (row.cap_picousd, bool(row.cap_soft)):
+        spec = msgspec.structs.replace(spec, max_cost_picousd=row.cap_picousd, soft_cap=bool(row.cap_soft))
+    return spec
+
+
+def recount_pauses(connection: Connection, batch_id: str) -> None:
+    connection.execute(_RECOUNT_PAUSES, {"of_batch": batch_id})
+
+
+def delete_pauses(connection: Connection, batch_id: str) -> None:
+    connection.execute(_DELETE_PAUSES, {"of_batch": batch_id})

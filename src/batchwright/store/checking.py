@@ -1,0 +1,107 @@
+"""Recounts the laws of `ports.store` for one batch, from the rows up, sharing no sum with the code that keeps them.
+
+Reads every blob of the batch in one transaction: for tests and for a doubt about a file, not for a run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from batchwright.core import row_map
+from batchwright.ports.store import SegmentKey
+from batchwright.store import batches, ledger, parts
+from batchwright.store.folding import fold
+from batchwright.store.reading import counted_map
+from batchwright.store.schema import pick, segment
+
+
+def check(connection: Connection, batch_id: str) -> list[str]:
+    """A sentence for each law that does not hold; empty: all hold."""
+    row = batches.get(connection, batch_id)
+    segments = connection.execute(
+        select(segment).where(segment.c.batch_id == batch_id).order_by(segment.c.number)
+    ).all()
+    wrong: list[str] = []
+    by_map: Counter[int] = Counter()
+    by_record: Counter[int] = Counter()
+    cost = index = 0
+    for found in segments:
+        counted = _counted(row, found)
+        by_map.update(counted)
+        wrong += _check_segment(row, found, index)
+        index += len(found.row_map)
+        records = fold((frame.packed for frame in parts.read(connection, SegmentKey(batch_id, found.number))), counted)
+        cost += sum(record.cost_picousd for record in records.values())
+        for number, byte in enumerate(counted):
+            record = records.get(number)
+            if record is not None and record.byte == byte:
+                by_record[byte] += 1
+            elif found.closed_as and not row_map.is_end(found.row_map[number]):
+                by_record[byte] += 1  # closed, not answered: the map alone says so
+    tally = ledger.sum_tally(connection, batch_id, row.round)
+    ends = {byte: rows for byte, rows in by_map.items() if row_map.is_end(byte)}
+    recorded = {byte: rows for byte, rows in by_record.items() if row_map.is_end(byte)}
+    if tally.counts != ends:
+        wrong.append(f"the tallies count {_words(tally.counts)}, the row maps {_words(ends)}")
+    if recorded != ends:
+        wrong.append(f"the records count {_words(recorded)}, the row maps {_words(ends)}")
+    if tally.cost_picousd != cost:
+        wrong.append(f"the tallies cost {tally.cost_picousd} picousd, the records {cost}")
+    return wrong + _check_batch(row, segments) + _check_picks(connection, batch_id, segments)
+
+
+def _counted(row: Row[Any], found: Row[Any]) -> bytes:
+    """As it counts; a segment that a reopening has not come to yet, as it will."""
+    counted = counted_map(found)
+    if row.phase == "reopening" and found.number >= row.reopen_next:
+        return row_map.reopen(counted, frozenset(row.reopen_bytes))[0]
+    return counted
+
+
+def _check_segment(row: Row[Any], found: Row[Any], index: int) -> list[str]:
+    wrong = []
+    still_open = 0 if found.closed_as else row_map.count_open(found.row_map)
+    if found.open != still_open:
+        wrong.append(f"segment {found.number} says {found.open} open rows, its map {still_open}")
+    if (found.state == "settled") != (still_open == 0):
+        wrong.append(f"segment {found.number} is {found.state} with {still_open} open rows")
+    if found.first_index != index:
+        wrong.append(f"segment {found.number} begins at row {found.first_index}, the one before ends at {index}")
+    if found.previous_map is not None and len(found.previous_map) != len(found.row_map):
+        wrong.append(f"segment {found.number} has {len(found.row_map)} rows and {len(found.previous_map)} before")
+    if still_open and found.round != row.round:
+        wrong.append(f"segment {found.number} is open in round {found.round} of round {row.round}")
+    return wrong
+
+
+def _check_batch(row: Row[Any], segments: Any) -> list[str]:
+    wrong = []
+    still_open = sum(1 for found in segments if found.open)
+    if row.segments_open != still_open:
+        wrong.append(f"the batch says {row.segments_open} open segments, there are {still_open}")
+    if row.segments != len(segments):
+        wrong.append(f"the batch says {row.segments} segments, there are {len(segments)}")
+    rows = sum(len(found.row_map) for found in segments)
+    if row.rows != rows:
+        wrong.append(f"the batch says {row.rows} rows, its segments hold {rows}")
+    if row.phase in ("open", "settled") and (row.phase == "settled") != (still_open == 0):
+        wrong.append(f"the batch is {row.phase} with {still_open} open segments")
+    if (row.phase == "settled") != (row.settled_at_ms > 0):
+        wrong.append(f"the batch is {row.phase}, settled at {row.settled_at_ms}")
+    return wrong
+
+
+def _check_picks(connection: Connection, batch_id: str, segments: Any) -> list[str]:
+    rows = connection.execute(select(pick.c.lane_set, pick.c.waiting).where(pick.c.batch_id == batch_id))
+    said = {lane_set: waiting for lane_set, waiting in rows if waiting}
+    there = dict(Counter(found.lane_set for found in segments if found.state == "waiting"))
+    if said == there:
+        return []
+    return [f"by lanes {said} segments are said to wait, {there} do"]
+
+
+def _words(counts: dict[int, int]) -> str:
+    return ", ".join(f"{rows} {row_map.name_of(byte)}" for byte, rows in sorted(counts.items())) or "nothing"

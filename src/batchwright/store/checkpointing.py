@@ -1,0 +1,320 @@
+"""A checkpoint: the one transaction in which a worker makes what happened durable.
+
+In this order, so that up to the number it touches no row that another worker writes: fence, part, tallies and usage,
+allowances spent, number; then pauses, claims, allowances, settles. What a settling segment's result is merged from is
+read before the transaction begins: under a valid epoch nobody else adds to it, and a lost one is found by the fence.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select, text, update
+
+from batchwright.core import row_map
+from batchwright.core.errors import StoreError, WrongState
+from batchwright.core.failures import FailureKind
+from batchwright.core.records import Tally, UsageKey, UsageSum
+from batchwright.core.worker_id import WorkerId
+from batchwright.ports.store import BatchSignals, Checkpoint, CheckpointResult, SegmentChange, SegmentKey
+from batchwright.store import backlog, batches, blobs, claiming, ledger, parts, pausing
+from batchwright.store.claiming import Claims, Taker
+from batchwright.store.connections import Connections
+from batchwright.store.parts import Merged, Place
+from batchwright.store.schema import batch, segment, worker
+
+_WORKER = select(worker).where(worker.c.name == bindparam("name"), worker.c.incarnation == bindparam("incarnation"))
+_FENCE = (
+    update(segment)
+    .where(
+        segment.c.batch_id == bindparam("of_batch"),
+        segment.c.number == bindparam("of_number"),
+        segment.c.epoch == bindparam("of_epoch"),
+        segment.c.holder == bindparam("me"),
+    )
+    .values(
+        row_map=bindparam("new_map"),
+        open=bindparam("new_open"),
+        state=bindparam("new_state"),
+        holder=bindparam("new_holder"),
+        closed_as=bindparam("new_closed"),
+        not_before_ms=bindparam("new_not_before"),
+        lane_set=bindparam("new_lanes"),
+        deaths=segment.c.deaths * bindparam("keep"),
+        window=segment.c.window * bindparam("keep"),
+    )
+)
+_HELD = select(
+    segment.c.batch_id,
+    segment.c.number,
+    segment.c.epoch,
+    segment.c.round,
+    segment.c.lane_set,
+    segment.c.row_map,
+    segment.c.previous_map,
+).where(segment.c.holder == bindparam("me"), text("state = 'held'"))
+_NUMBER = (
+    update(worker)
+    .where(worker.c.id == bindparam("me"), worker.c.checkpoint_number == bindparam("before"))
+    .values(checkpoint_number=bindparam("number"))
+)
+_GATE_PASSED = (
+    update(batch).where(batch.c.batch_id == bindparam("of_batch"), text("phase = 'open'")).values(gate_passed=1)
+)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What one checkpoint has found and done so far."""
+
+    worker_id: int
+    gone: bool
+    """The worker was marked dead or has ended: what it reports is kept, but it gets nothing."""
+    batches: dict[str, Row[Any]] = field(default_factory=dict)
+    held: list[SegmentChange] = field(default_factory=list)
+    places: dict[SegmentKey, Place] = field(default_factory=dict)
+    lost: list[SegmentChange] = field(default_factory=list)
+    merged: dict[SegmentKey, Merged] = field(default_factory=dict)
+    settling: Counter[str] = field(default_factory=Counter)
+    """Segments that this checkpoint ends, by batch."""
+    settled: list[str] = field(default_factory=list)
+
+
+def run(connections: Connections, checkpoint: Checkpoint) -> CheckpointResult:
+    merged = _merge(connections, checkpoint.segments)
+    with connections.write() as connection:
+        work = _begin(connection, checkpoint)
+        _fence(connection, work, checkpoint)
+        work.merged = {change.key: merged[change.key] for change in work.held if change.key in merged}
+        _write_part(connection, work, checkpoint)
+        _count(connection, work, checkpoint)
+        _write_facts(connection, work, checkpoint)
+        claims = _claim(connection, work, checkpoint)
+        given = _allowances(connection, work, checkpoint)
+        _settle(connection, work, (checkpoint, claims))
+        return CheckpointResult(
+            lost=frozenset(change.key for change in work.lost),
+            claimed=claims.taken,
+            signals=_signals(connection, work, claims),
+            allowances=given,
+            settled=work.settled,
+        )
+
+
+def number_of(connection: Connection, who: WorkerId) -> int:
+    return int(_worker(connection, who).checkpoint_number)
+
+
+def _worker(connection: Connection, who: WorkerId) -> Row[Any]:
+    row = connection.execute(_WORKER, {"name": who.name, "incarnation": who.incarnation}).one_or_none()
+    if row is None:
+        raise StoreError(f"Worker {who} is not registered with this state folder.")
+    return row
+
+
+def _merge(connections: Connections, changes: Sequence[SegmentChange]) -> dict[SegmentKey, Merged]:
+    """Results of the segments that end with this checkpoint, as many as fit the bound of a transaction's blobs."""
+    ending = [change for change in changes if change.closed_as is None and not row_map.count_open(change.row_map)]
+    merged: dict[SegmentKey, Merged] = {}
+    size = sum(len(change.records) for change in changes)
+    for change in ending:
+        with connections.read() as connection:
+            result = parts.merge(connection, change.key, (change.row_map, change.records))
+        if result is not None and size - len(change.records) + len(result.packed) <= blobs.MAX_BYTES:
+            size += len(result.packed) - len(change.records)
+            merged[change.key] = result
+    return merged
+
+
+def _begin(connection: Connection, checkpoint: Checkpoint) -> _Work:
+    row = _worker(connection, checkpoint.worker)
+    if row.checkpoint_number != checkpoint.number - 1:
+        raise WrongState(
+            f"Worker {checkpoint.worker} sent checkpoint {checkpoint.number}, but {row.checkpoint_number} was the last "
+            f"that landed."
+        )
+    work = _Work(worker_id=row.id, gone=bool(row.dead or row.ended))
+    named = {change.key.batch_id for change in checkpoint.segments}
+    named.update(request.batch_id for request in checkpoint.allowances)
+    named.update(batch_id for batch_id, _ in checkpoint.pauses)
+    for batch_id in sorted(named):
+        found = batches.find(connection, batch_id)
+        if found is not None:
+            work.batches[batch_id] = found
+    return work
+
+
+# --------------------------------------------------------------------------------------------- up to the number
+
+
+def _fence(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
+    """Writes the maps of the segments that are still this worker's, in key order, and tells them from the lost."""
+    changes = sorted(checkpoint.segments, key=_key_of)
+    if not changes:
+        return
+    stored = {SegmentKey(row.batch_id, row.number): row for row in connection.execute(_HELD, {"me": work.worker_id})}
+    values = []
+    waiting: backlog.Waiting = Counter()
+    for change in changes:
+        row = stored.get(change.key)
+        if row is None or row.epoch != change.epoch:
+            work.lost.append(change)
+            continue
+        value = _fence_values(change, row, work.worker_id)
+        values.append(value)
+        work.held.append(change if change.closed_as is None else _recounted(change, row))
+        work.places[change.key] = Place(change.key, row.round, row.epoch, checkpoint.number)
+        if value["new_state"] == "settled":
+            work.settling[change.key.batch_id] += 1
+        elif value["new_state"] == "waiting":
+            waiting[change.key.batch_id, str(value["new_lanes"])] += 1
+    if values:
+        # The epoch stands in the statement too: what was read above decides nothing alone.
+        written = connection.execute(_FENCE, values).rowcount
+        if written != len(values):
+            raise StoreError(f"{len(values) - written} segments changed hands within a transaction.")
+    backlog.change_waiting(connection, waiting)
+
+
+def _fence_values(change: SegmentChange, row: Row[*tuple[Any, ...]], me: int) -> dict[str, object]:
+    still_open = 0 if change.closed_as is not None else row_map.count_open(change.row_map)
+    state = (change.release or "held") if still_open else "settled"
+    return {
+        "of_batch": change.key.batch_id,
+        "of_number": change.key.number,
+        "of_epoch": change.epoch,
+        "me": me,
+        "new_map": change.row_map,
+        "new_open": still_open,
+        "new_state": state,
+        "new_holder": me if state == "held" else 0,
+        "new_closed": change.closed_as.value if change.closed_as is not None else "",
+        "new_not_before": change.not_before_ms if state == "parked" else 0,
+        "new_lanes": (change.lane_set or row.lane_set) if change.release else row.lane_set,
+        "keep": 0 if change.outcomes else 1,
+    }
+
+
+def _recounted(change: SegmentChange, row: Row[*tuple[Any, ...]]) -> SegmentChange:
+    """A closing change with its counts taken from the maps: what rows read as once closed, less what was counted."""
+    counted = row_map.read_closed(change.row_map, change.closed_as, row.previous_map)
+    delta = row_map.counts(counted)
+    for byte, rows in row_map.counts(row.row_map).items():
+        if row_map.is_end(byte):
+            delta[byte] = delta.get(byte, 0) - rows
+    tally = Tally()
+    tally.add(change.tally)
+    tally.counts = delta
+    return replace(change, tally=tally)
+
+
+def _write_part(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
+    packed = [
+        (work.places[change.key], change.records)
+        for change in work.held
+        if change.records and change.key not in work.merged
+    ]
+    parts.write(connection, blobs.part_key(checkpoint.worker, checkpoint.number), packed)
+
+
+def _count(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
+    """This worker's own rows, and the number that tells later whether this checkpoint has landed."""
+    tallies: dict[tuple[str, int], Tally] = {}
+    usage: dict[UsageKey, UsageSum] = {}
+    for change in work.held:
+        round_ = work.places[change.key].round
+        tallies.setdefault((change.key.batch_id, round_), Tally()).add(change.tally)
+        for key, spent in change.usage.items():
+            usage.setdefault(key, UsageSum()).add(spent)
+    for change in work.lost:
+        row = work.batches.get(change.key.batch_id)
+        if row is not None:
+            # Paid for, though its segment is another's now: the cap counts it, the sum of rows does not.
+            orphan = tallies.setdefault((row.batch_id, row.round), Tally())
+            orphan.orphan_picousd += change.orphan_picousd
+            orphan.orphans += sum(spent.answers for spent in change.usage.values())
+    for (batch_id, round_), delta in tallies.items():
+        ledger.add_tally(connection, batch_id, (round_, work.worker_id), delta)
+    ledger.add_usage(connection, work.worker_id, usage)
+    for batch_id, spent_picousd in checkpoint.spent.items():
+        ledger.lower_allowance(connection, batch_id, work.worker_id, spent_picousd)
+    connection.execute(_NUMBER, {"me": work.worker_id, "before": checkpoint.number - 1, "number": checkpoint.number})
+
+
+# ------------------------------------------------------------------------------------------------------ from there on
+
+
+def _write_facts(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
+    for batch_id, fact in checkpoint.pauses:
+        row = work.batches.get(batch_id)
+        if row is not None and row.phase != "settled" and row.segments_open > work.settling[batch_id]:
+            pausing.add_fact(connection, batch_id, fact)
+    for batch_id in checkpoint.gate_passed:
+        connection.execute(_GATE_PASSED, {"of_batch": batch_id})
+
+
+def _claim(connection: Connection, work: _Work, checkpoint: Checkpoint) -> Claims:
+    if checkpoint.claim is None or work.gone or checkpoint.claim.limit <= 0:
+        return Claims()
+    return claiming.claim(connection, checkpoint.claim, Taker(work.worker_id, checkpoint.number, checkpoint.now_ms))
+
+
+def _allowances(connection: Connection, work: _Work, checkpoint: Checkpoint) -> dict[str, int]:
+    given: dict[str, int] = {}
+    for request in checkpoint.allowances:
+        row = work.batches.get(request.batch_id)
+        amount = 0
+        if row is not None and request.picousd < 0:
+            ledger.lower_allowance(connection, request.batch_id, work.worker_id, -request.picousd)
+        elif row is not None and not work.gone:
+            amount = request.picousd
+            if row.cap_picousd >= 0:
+                left = row.cap_picousd - ledger.taken_picousd(connection, request.batch_id, row.round)
+                amount = min(amount, left)
+            if amount <= 0 or amount < request.minimum_picousd:
+                amount = 0
+            else:
+                ledger.draw_allowance(connection, request.batch_id, work.worker_id, amount)
+        given[request.batch_id] = given.get(request.batch_id, 0) + amount
+    return given
+
+
+def _settle(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]) -> None:
+    """Publishes results; last of all the batches' counts, which other workers' checkpoints lower too."""
+    checkpoint, claims = what
+    for key, merged in work.merged.items():
+        parts.publish(connection, work.places[key], merged, checkpoint.now_ms)
+    for place, result in claims.ended:
+        work.settling[place.key.batch_id] += 1
+        if result is not None:
+            parts.publish(connection, place, result, checkpoint.now_ms)
+    for batch_id in sorted(work.settling):
+        if work.settling[batch_id] and batches.lower_open(
+            connection, batch_id, work.settling[batch_id], checkpoint.now_ms
+        ):
+            work.settled.append(batch_id)
+
+
+def _signals(connection: Connection, work: _Work, claims: Claims) -> dict[str, BatchSignals]:
+    named = {change.key.batch_id for change in (*work.held, *work.lost)}
+    named.update(segment_.key.batch_id for segment_ in claims.taken)
+    signals = {}
+    for batch_id in sorted(named):
+        row = batches.find(connection, batch_id)
+        if row is not None:
+            signals[batch_id] = BatchSignals(
+                batch_id=batch_id,
+                round=row.round,
+                closing=FailureKind(row.closing) if row.closing else None,
+                paused=row.paused > 0,
+                deadline_ms=row.deadline_ms,
+                settled=row.phase == "settled",
+            )
+    return signals
+
+
+def _key_of(change: SegmentChange) -> SegmentKey:
+    return change.key

@@ -1,0 +1,277 @@
+"""Claims: the last-but-one step of a checkpoint's transaction.
+
+Batches take turns, the one longest without a claim first and the oldest first among equals; within a batch a segment
+that was lost with its worker comes first, then the oldest. A claim reads one pick row a (batch, lanes) and one index
+entry a lane set: neither a backlog nor a batch that stands still costs anything.
+
+Rows that a lost lease left in doubt are dealt with here, once, under the new epoch (`core.doubt`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, func, select, text, update
+
+from batchwright.core import row_map
+from batchwright.core.doubt import Resolution, resolve
+from batchwright.core.records import Record, SegmentInput, Tally
+from batchwright.ports.store import ClaimedSegment, ClaimRequest, SegmentKey
+from batchwright.store import backlog, ledger, parts
+from batchwright.store.batches import spec_of
+from batchwright.store.blobs import TableBlobs, doubt_key, input_key
+from batchwright.store.folding import bases, fold
+from batchwright.store.parts import Frame, Merged, Place
+from batchwright.store.schema import CLAIMABLE, PARKED, WAITING, batch, pick, segment
+from batchwright.wire import frames
+
+UNPARK_AT_MOST = 256
+"""Parked segments whose moment has come that one claim moves to the waiting ones."""
+
+_DUE = (
+    select(segment.c.batch_id, segment.c.number, segment.c.lane_set)
+    .where(text(PARKED), segment.c.not_before_ms <= bindparam("now_ms"))
+    .order_by(segment.c.not_before_ms)
+    .limit(UNPARK_AT_MOST)
+)
+_UNPARK = (
+    update(segment)
+    .where(segment.c.batch_id == bindparam("of_batch"), segment.c.number == bindparam("of_number"))
+    .values(state="waiting", not_before_ms=0)
+)
+_PICKS = (
+    select(batch.c.batch_id, pick.c.lane_set)
+    .join_from(batch, pick, pick.c.batch_id == batch.c.batch_id)
+    .where(text(CLAIMABLE), pick.c.waiting > 0)
+    .order_by(batch.c.turn, batch.c.seq)
+)
+_PICKS_OF_ONE = _PICKS.where(batch.c.batch_id == bindparam("batch_id"))
+_FIRST_RANK = (
+    select(func.min(segment.c.rank))
+    .where(segment.c.batch_id == pick.c.batch_id, segment.c.lane_set == pick.c.lane_set, text(WAITING))
+    .correlate(pick)
+    .scalar_subquery()
+)
+_HEADS = select(pick.c.lane_set, _FIRST_RANK.label("rank")).where(
+    pick.c.batch_id == bindparam("batch_id"), pick.c.waiting > 0
+)
+_BY_RANK = select(segment.c.number, segment.c.input_bytes).where(
+    segment.c.batch_id == bindparam("batch_id"),
+    segment.c.lane_set == bindparam("lane_set"),
+    segment.c.rank == bindparam("rank"),
+    text(WAITING),
+)
+_WHO_LOST = select(segment.c.holder).where(
+    segment.c.batch_id == bindparam("batch_id"), segment.c.number == bindparam("number")
+)
+_TAKE = (
+    update(segment)
+    .where(segment.c.batch_id == bindparam("of_batch"), segment.c.number == bindparam("of_number"), text(WAITING))
+    .values(state="held", holder=bindparam("taker"), epoch=segment.c.epoch + 1, rank=segment.c.number)
+    .returning(segment)
+)
+_NEXT_TURN = (
+    update(batch)
+    .where(batch.c.batch_id == bindparam("of_batch"))
+    .values(turn=select(func.max(batch.c.turn)).scalar_subquery() + 1)
+)
+_SET_MAP = (
+    update(segment)
+    .where(segment.c.batch_id == bindparam("of_batch"), segment.c.number == bindparam("of_number"))
+    .values(
+        row_map=bindparam("new_map"),
+        open=bindparam("new_open"),
+        state=bindparam("new_state"),
+        holder=bindparam("new_holder"),
+        window=bindparam("new_window"),
+    )
+)
+_BATCH = select(batch).where(batch.c.batch_id == bindparam("batch_id"))
+
+
+@dataclass(slots=True)
+class Claims:
+    """What a claim did: segments taken, and segments that resolving their doubt brought to an end."""
+
+    taken: list[ClaimedSegment] = field(default_factory=list)
+    ended: list[tuple[Place, Merged | None]] = field(default_factory=list)
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    worker_id: int
+    number: int
+    """Of the checkpoint."""
+    now_ms: int
+
+
+def claim(connection: Connection, request: ClaimRequest, taker: Taker) -> Claims:
+    _unpark(connection, taker.now_ms)
+    claims = Claims()
+    candidates = _candidates(connection, request)
+    while candidates and len(claims.taken) < request.limit:
+        batch_id, lane_sets = candidates.pop(0)
+        head = _head(connection, batch_id, lane_sets)
+        if head is None:
+            continue
+        number, input_bytes, lane_set = head
+        if claims.taken and request.max_bytes and claims.bytes + input_bytes > request.max_bytes:
+            break
+        _take(connection, claims, (SegmentKey(batch_id, number), taker))
+        backlog.change_waiting(connection, {(batch_id, lane_set): -1})
+        connection.execute(_NEXT_TURN, {"of_batch": batch_id})
+        candidates.append((batch_id, lane_sets))
+    return claims
+
+
+def _unpark(connection: Connection, now_ms: int) -> None:
+    due = connection.execute(_DUE, {"now_ms": now_ms}).all()
+    if due:
+        connection.execute(_UNPARK, [{"of_batch": row.batch_id, "of_number": row.number} for row in due])
+        backlog.change_waiting(connection, Counter((row.batch_id, row.lane_set) for row in due))
+
+
+def _candidates(connection: Connection, request: ClaimRequest) -> list[tuple[str, set[str]]]:
+    """The first batches in turn that have waiting segments in lane sets that can send, at most `limit` of them."""
+    if request.batch_id:
+        picks = connection.execute(_PICKS_OF_ONE, {"batch_id": request.batch_id})
+    else:
+        picks = connection.execute(_PICKS)
+    found: dict[str, set[str]] = {}
+    for batch_id, lane_set in picks:
+        if (batch_id, lane_set) in request.exclude:
+            continue
+        if batch_id not in found and len(found) == request.limit:
+            picks.close()
+            break
+        found.setdefault(batch_id, set()).add(lane_set)
+    return list(found.items())
+
+
+def _head(connection: Connection, batch_id: str, lane_sets: set[str]) -> tuple[int, int, str] | None:
+    """(number, input bytes, lane set) of the batch's first waiting segment that can send."""
+    heads = connection.execute(_HEADS, {"batch_id": batch_id}).all()
+    able = [(rank, lane_set) for lane_set, rank in heads if lane_set in lane_sets and rank is not None]
+    if not able:
+        return None
+    rank, lane_set = min(able)
+    row = connection.execute(_BY_RANK, {"batch_id": batch_id, "lane_set": lane_set, "rank": rank}).one()
+    return row.number, row.input_bytes, lane_set
+
+
+def _take(connection: Connection, claims: Claims, what: tuple[SegmentKey, Taker]) -> None:
+    key, taker = what
+    of = {"of_batch": key.batch_id, "of_number": key.number}
+    lost_with = connection.execute(_WHO_LOST, {"batch_id": key.batch_id, "number": key.number}).scalar_one()
+    row = connection.execute(_TAKE, of | {"taker": taker.worker_id}).one()
+    found = parts.read(connection, key)
+    in_round = frames.last_records(parts.of_round(found, row.round))
+    previous = _previous(row, found)
+    packed_input = TableBlobs(connection).get(input_key(key.batch_id, key.number))
+    inputs = frames.unpack_input(packed_input)
+    resolution = None
+    if row_map.RESERVED in row.row_map:
+        resolution = _resolve(connection, row, (inputs, bases(in_round, previous)))
+        place = Place(key, row.round, row.epoch, taker.number)
+        _settle_doubt(connection, place, (resolution, row, taker))
+        in_round |= {record.row: record for record in resolution.records}
+        if not row_map.count_open(resolution.row_map):
+            ledger.charge_doubt(connection, key.batch_id, lost_with, resolution.tally.possible_picousd)
+            claims.ended.append((place, parts.merge(connection, key, (resolution.row_map, b""))))
+            return
+    if lost_with:
+        possible = 0 if resolution is None else resolution.tally.possible_picousd
+        ledger.charge_doubt(connection, key.batch_id, lost_with, possible)
+    claims.bytes += len(packed_input)
+    claims.taken.append(_claimed(row, (inputs, len(packed_input)), (in_round, previous, resolution)))
+
+
+def _previous(row: Row[Any], found: list[Frame]) -> dict[int, Record]:
+    """The record that each row reopened in this round had at the end of the one before."""
+    if row.previous_map is None:
+        return {}
+    records = fold(parts.before_round(found, row.round), row.previous_map)
+    return {number: record for number, record in records.items() if row.previous_map[number]}
+
+
+def _resolve(connection: Connection, row: Row[Any], known: tuple[SegmentInput, dict[int, Record]]) -> Resolution:
+    inputs, last = known
+    owner = connection.execute(_BATCH, {"batch_id": row.batch_id}).one()
+    spec = spec_of(owner)
+    worst = {}
+    if spec.max_cost_picousd >= 0:
+        worst = {number: item.worst_picousd for number, item in enumerate(inputs.rows)}
+    return resolve(
+        lost_map=row.row_map,
+        last=last,
+        previous_map=row.previous_map,
+        worst_picousd=worst,
+        deaths=row.deaths,
+        policy=spec.on_uncertain,
+        max_attempts=spec.max_attempts,
+    )
+
+
+def _settle_doubt(connection: Connection, place: Place, what: tuple[Resolution, Row[Any], Taker]) -> None:
+    """Writes what became of the doubt: notes under the new epoch, the taker's tally, the map."""
+    resolution, row, taker = what
+    key = place.key
+    packed = frames.pack_records(resolution.records)
+    parts.write(connection, doubt_key(key.batch_id, key.number, place.epoch), [(place, packed)])
+    ledger.add_tally(connection, key.batch_id, (place.round, taker.worker_id), resolution.tally)
+    still_open = row_map.count_open(resolution.row_map)
+    values = {
+        "of_batch": key.batch_id,
+        "of_number": key.number,
+        "new_map": resolution.row_map,
+        "new_open": still_open,
+        "new_state": "held" if still_open else "settled",
+        "new_holder": taker.worker_id if still_open else 0,
+        "new_window": _window(row, resolution),
+    }
+    connection.execute(_SET_MAP, values)
+
+
+def _window(row: Row[Any], resolution: Resolution | None) -> int:
+    """A window narrows with each death and stands until an outcome is checkpointed; doubt without a death sets none."""
+    if resolution is None or not row.deaths:
+        return int(row.window)
+    return resolution.window
+
+
+def _claimed(
+    row: Row[Any],
+    inputs: tuple[SegmentInput, int],
+    known: tuple[dict[int, Record], dict[int, Record], Resolution | None],
+) -> ClaimedSegment:
+    in_round, previous, resolution = known
+    new_map = row.row_map if resolution is None else resolution.row_map
+    window = _window(row, resolution)
+    if resolution is not None:
+        first = resolution.first
+    else:
+        # A holder that gave the segment back before it had an outcome leaves the doubt as it was.
+        first = tuple(
+            number
+            for number, record in (in_round.items() if window else ())
+            if record.doubts and new_map[number] == row_map.PENDING
+        )
+    return ClaimedSegment(
+        key=SegmentKey(row.batch_id, row.number),
+        epoch=row.epoch,
+        round=row.round,
+        first_index=row.first_index,
+        row_map=new_map,
+        previous_map=row.previous_map,
+        previous_records=previous,
+        records=in_round,
+        input=inputs[0],
+        input_bytes=inputs[1],
+        first=first,
+        window=window,
+        lane_set=row.lane_set,
+        resolved=Tally() if resolution is None else resolution.tally,
+    )

@@ -1,0 +1,96 @@
+"""Who may talk to the database: one writing connection behind a lock, a few reading ones beside it.
+
+A database in memory has a single connection, so there readers take the writer's lock; everything else is the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError
+
+from batchwright.core.errors import StoreError
+from batchwright.store import dialect
+
+
+class Connections:
+    def __init__(self, path: Path | None) -> None:
+        self._name = "in memory" if path is None else str(path)
+        self._lock = threading.RLock()
+        self._write_engine = dialect.writer_engine(path)
+        self._read_engine = None if path is None else dialect.reader_engine(path)
+        self._closed = False
+        with self._explained():
+            self._writer = self._write_engine.connect()
+        self._version = 0
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One transaction on the writing connection: committed when the block ends, rolled back if it raises."""
+        with self._lock, self._explained():
+            self._check_open()
+            with self._writer.begin():
+                yield self._writer
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """One transaction that sees one moment and blocks no writer."""
+        if self._read_engine is None:
+            with self.write() as connection:
+                yield connection
+            return
+        with self._explained():
+            self._check_open()
+            with self._read_engine.connect() as connection, connection.begin():
+                yield connection
+
+    def give_back_pages(self) -> None:
+        """Returns some pages that deleted blobs have left to the file system."""
+        with self._lock, self._explained():
+            self._check_open()
+            dialect.give_back_pages(self._driver())
+
+    def data_version(self) -> int:
+        """Changes when another process has committed. Never waits for a writer: then it answers as the last time."""
+        if not self._lock.acquire(blocking=False):
+            return self._version
+        try:
+            self._check_open()
+            self._version = dialect.data_version(self._driver())
+            return self._version
+        finally:
+            self._lock.release()
+
+    def _driver(self) -> DBAPIConnection:
+        driver = self._writer.connection.dbapi_connection
+        assert driver is not None
+        return driver
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            if self._read_engine is not None:
+                self._read_engine.dispose()
+            self._writer.close()
+            self._write_engine.dispose()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("The store has been closed.")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            explained = dialect.explain(error, self._name)
+            if explained is None:
+                raise
+            raise explained from error

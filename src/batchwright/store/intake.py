@@ -1,0 +1,246 @@
+"""Batches on their way in, and out: created, filled segment by segment, closed; dropped with all that is theirs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, bindparam, delete, exists, insert, select, update
+
+from batchwright.core import row_map
+from batchwright.core.errors import WrongState
+from batchwright.core.records import Tally
+from batchwright.ports.store import NewBatch, NewSegment
+from batchwright.store import backlog, batches, ledger
+from batchwright.store.blobs import MAX_BYTES, TableBlobs, input_key, intake_key
+from batchwright.store.schema import (
+    NOBODY,
+    allowance,
+    batch,
+    blob,
+    custom_ids,
+    part,
+    pause,
+    pick,
+    segment,
+    tally,
+    tally_count,
+)
+
+DROP_STEP = 1_000
+"""Segments that one transaction of a drop removes."""
+
+_CREATE = insert(batch)
+_ADD_SEGMENTS = insert(segment)
+_ADD_PARTS = insert(part)
+_ADD_CUSTOM_IDS = insert(custom_ids)
+_GROW = (
+    update(batch)
+    .where(batch.c.batch_id == bindparam("of_batch"))
+    .values(
+        rows=batch.c.rows + bindparam("more_rows"),
+        segments=batch.c.segments + bindparam("more_segments"),
+        segments_open=batch.c.segments_open + bindparam("more_open"),
+    )
+)
+_OPEN = update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(phase="open")
+_THE_SAME = select(segment.c.first_index, segment.c.input_bytes).where(
+    segment.c.batch_id == bindparam("batch_id"), segment.c.number == bindparam("number")
+)
+
+
+def create(connection: Connection, new: NewBatch) -> None:
+    """The batch's row, in `accepting`; nothing if it is there already, of the same owner and still accepting."""
+    there = batches.find(connection, new.batch_id)
+    if there is not None:
+        if there.phase == "accepting" and there.owner == str(new.owner):
+            return
+        raise WrongState(f"Batch {new.batch_id} exists already; a new batch needs a new id.")
+    spec = new.spec
+    values = {
+        "batch_id": new.batch_id,
+        "account": new.account,
+        "source": spec.source,
+        "identity": spec.identity,
+        "spec": msgspec.json.encode(spec),
+        "owner": str(new.owner),
+        "created_at_ms": new.created_at_ms,
+        "deadline_ms": new.deadline_ms,
+        "phase": "accepting",
+        "cap_picousd": spec.max_cost_picousd,
+        "cap_soft": int(spec.soft_cap),
+    }
+    connection.execute(_CREATE, values)
+
+
+def chunks(segments: Sequence[NewSegment]) -> Iterator[Sequence[NewSegment]]:
+    """Segments by transaction: at most 8 MiB of blobs each; a single larger segment goes alone."""
+    start = size = 0
+    for position, new in enumerate(segments):
+        own = len(new.input) + len(new.records)
+        if position > start and size + own > MAX_BYTES:
+            yield segments[start:position]
+            start, size = position, 0
+        size += own
+    if start < len(segments):
+        yield segments[start:]
+
+
+def add(connection: Connection, batch_id: str, segments: Sequence[NewSegment]) -> None:
+    """Adds segments of one transaction; those that a commit with a lost reply has added are passed over."""
+    row = _accepting(connection, batch_id)
+    fresh = _fresh(connection, row, segments)
+    if not fresh:
+        return
+    waiting: backlog.Waiting = Counter()
+    ended = Tally()
+    for new in fresh:
+        if row_map.count_open(new.row_map):
+            waiting[batch_id, new.lane_set] += 1
+        for byte, rows in row_map.counts(new.row_map).items():
+            if row_map.is_end(byte):
+                ended.counts[byte] = ended.counts.get(byte, 0) + rows
+    connection.execute(_ADD_SEGMENTS, [_segment_values(batch_id, new) for new in fresh])
+    table = TableBlobs(connection)
+    for new in fresh:
+        table.put(input_key(batch_id, new.number), new.input)
+        if new.records:
+            table.put(intake_key(batch_id, new.number), new.records)
+    parts = [_part_values(batch_id, new) for new in fresh if new.records]
+    if parts:
+        connection.execute(_ADD_PARTS, parts)
+    hashes = [{"batch_id": batch_id, "number": new.number, "hashes": new.id_hashes} for new in fresh if new.id_hashes]
+    if hashes:
+        connection.execute(_ADD_CUSTOM_IDS, hashes)
+    backlog.change_waiting(connection, waiting)
+    ledger.add_tally(connection, batch_id, (0, NOBODY), ended)
+    grown = {
+        "of_batch": batch_id,
+        "more_rows": sum(len(new.row_map) for new in fresh),
+        "more_segments": len(fresh),
+        "more_open": waiting.total(),
+    }
+    connection.execute(_GROW, grown)
+
+
+def close(connection: Connection, batch_id: str, now_ms: int) -> None:
+    """Makes the batch claimable; settles it if none of its rows is open."""
+    _accepting(connection, batch_id)
+    connection.execute(_OPEN, {"of_batch": batch_id})
+    batches.settle_if_done(connection, batch_id, now_ms)
+
+
+def _accepting(connection: Connection, batch_id: str) -> Row[Any]:
+    row = batches.get(connection, batch_id)
+    if row.phase != "accepting":
+        raise WrongState(f"The intake of batch {batch_id} is closed: it takes no more rows and cannot be closed again.")
+    return row
+
+
+def _fresh(connection: Connection, row: Row[Any], segments: Sequence[NewSegment]) -> list[NewSegment]:
+    fresh: list[NewSegment] = []
+    number, index = row.segments, row.rows
+    for new in segments:
+        if new.number < row.segments:
+            same = connection.execute(_THE_SAME, {"batch_id": row.batch_id, "number": new.number}).one()
+            if (same.first_index, same.input_bytes) == (new.first_index, len(new.input)):
+                continue
+        if new.number != number or new.first_index != index:
+            raise WrongState(
+                f"Batch {row.batch_id} goes on with segment {number} at row {index}, "
+                f"but segment {new.number} at row {new.first_index} was added."
+            )
+        fresh.append(new)
+        number += 1
+        index += len(new.row_map)
+    return fresh
+
+
+def _segment_values(batch_id: str, new: NewSegment) -> dict[str, object]:
+    open_rows = row_map.count_open(new.row_map)
+    return {
+        "batch_id": batch_id,
+        "number": new.number,
+        "first_index": new.first_index,
+        "row_map": new.row_map,
+        "open": open_rows,
+        "state": "waiting" if open_rows else "settled",
+        "rank": new.number,
+        "lane_set": new.lane_set,
+        "all_lanes": new.lane_set,
+        "input_bytes": len(new.input),
+    }
+
+
+def _part_values(batch_id: str, new: NewSegment) -> dict[str, object]:
+    return {
+        "batch_id": batch_id,
+        "number": new.number,
+        "round": 0,
+        "epoch": 0,
+        "seq": 0,
+        "blob_key": intake_key(batch_id, new.number),
+        "offset": 0,
+        "length": len(new.records),
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------- drop
+
+_HIDE = update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(phase="dropping")
+_DROPPING = select(batch.c.batch_id).where(batch.c.phase == "dropping")
+_LAST_NUMBERS = (
+    select(segment.c.number)
+    .where(segment.c.batch_id == bindparam("batch_id"))
+    .order_by(segment.c.number.desc())
+    .limit(DROP_STEP)
+)
+_PART_BLOBS = (
+    select(part.c.blob_key)
+    .where(part.c.batch_id == bindparam("batch_id"), part.c.number >= bindparam("first"))
+    .distinct()
+)
+_DELETE_UNNAMED = delete(blob).where(
+    blob.c.key == bindparam("dead_key"), ~exists().where(part.c.blob_key == blob.c.key)
+)
+_DELETE_FROM = [
+    delete(table).where(table.c.batch_id == bindparam("of_batch"), table.c.number >= bindparam("first"))
+    for table in (part, custom_ids, segment)
+]
+_DELETE_REST = [
+    delete(table).where(table.c.batch_id == bindparam("of_batch"))
+    for table in (pick, tally, tally_count, allowance, pause, batch)
+]
+
+
+def hide(connection: Connection, batch_id: str) -> None:
+    """The first step of a drop: from here on nobody finds the batch, and a crash cannot leave half of one to read."""
+    row = batches.get(connection, batch_id)
+    if row.phase not in ("accepting", "settled"):
+        raise WrongState(f"Batch {batch_id} has not ended. Cancel it first, then remove it.")
+    connection.execute(_HIDE, {"of_batch": batch_id})
+
+
+def dropping(connection: Connection) -> list[str]:
+    """Batches whose drop has begun."""
+    return list(connection.execute(_DROPPING).scalars())
+
+
+def drop_step(connection: Connection, batch_id: str) -> bool:
+    """Removes the last segments of a hidden batch, then the batch itself; true while there is more to do."""
+    numbers = list(connection.execute(_LAST_NUMBERS, {"batch_id": batch_id}).scalars())
+    if not numbers:
+        for statement in _DELETE_REST:
+            connection.execute(statement, {"of_batch": batch_id})
+        return False
+    first = min(numbers)
+    named = list(connection.execute(_PART_BLOBS, {"batch_id": batch_id, "first": first}).scalars())
+    for statement in _DELETE_FROM:
+        connection.execute(statement, {"of_batch": batch_id, "first": first})
+    TableBlobs(connection).delete([input_key(batch_id, number) for number in numbers])
+    if named:
+        # A worker's part may hold frames of other batches too.
+        connection.execute(_DELETE_UNNAMED, [{"dead_key": key} for key in named])
+    return True

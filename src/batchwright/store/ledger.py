@@ -1,0 +1,133 @@
+"""Sums: tallies of batches, allowances drawn from their budgets, usage by day.
+
+A worker's rows are written by that worker alone, so that two workers' checkpoints never wait for the same row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, bindparam, delete, func, select, update
+
+from batchwright.core.records import Tally, UsageKey, UsageSum
+from batchwright.store import dialect
+from batchwright.store.schema import TALLY_COLUMNS, USAGE_COLUMNS, allowance, segment, tally, tally_count, usage, worker
+
+_ADD_TALLY = dialect.insert_or_add(tally, TALLY_COLUMNS)
+_ADD_COUNT = dialect.insert_or_add(tally_count, ("rows",))
+_ADD_USAGE = dialect.insert_or_add(usage, USAGE_COLUMNS)
+_ADD_ALLOWANCE = dialect.insert_or_add(allowance, ("picousd",))
+
+_OF_ROUND = (tally.c.batch_id == bindparam("batch_id"), tally.c.round == bindparam("round"))
+_SUM_TALLY = select(*[func.coalesce(func.sum(tally.c[name]), 0).label(name) for name in TALLY_COLUMNS]).where(
+    *_OF_ROUND
+)
+_SUM_COUNTS = (
+    select(tally_count.c.byte, func.sum(tally_count.c.rows))
+    .where(tally_count.c.batch_id == bindparam("batch_id"), tally_count.c.round == bindparam("round"))
+    .group_by(tally_count.c.byte)
+)
+_SUM_ALLOWANCES = select(func.coalesce(func.sum(allowance.c.picousd), 0)).where(
+    allowance.c.batch_id == bindparam("batch_id")
+)
+_SUM_CHARGED = select(
+    func.coalesce(func.sum(tally.c.cost_picousd + tally.c.possible_picousd + tally.c.orphan_picousd), 0)
+).where(*_OF_ROUND)
+_GET_ALLOWANCE = select(allowance.c.picousd).where(
+    allowance.c.batch_id == bindparam("batch_id"), allowance.c.worker_id == bindparam("worker_id")
+)
+_SET_ALLOWANCE = (
+    update(allowance)
+    .where(allowance.c.batch_id == bindparam("of_batch"), allowance.c.worker_id == bindparam("of_worker"))
+    .values(picousd=bindparam("left"))
+)
+_CLEAR_ALLOWANCES = delete(allowance).where(
+    allowance.c.worker_id == bindparam("of_worker"),
+    allowance.c.batch_id.not_in(select(segment.c.batch_id).where(segment.c.holder == bindparam("of_worker"))),
+)
+_IS_GONE = select(worker.c.id).where(
+    worker.c.id == bindparam("of_worker"), (worker.c.dead != 0) | (worker.c.ended != 0)
+)
+_STILL_HOLDS = (
+    select(segment.c.number)
+    .where(segment.c.holder == bindparam("of_worker"), segment.c.batch_id == bindparam("of_batch"))
+    .limit(1)
+)
+
+
+def add_tally(connection: Connection, batch_id: str, round_worker: tuple[int, int], delta: Tally) -> None:
+    """Adds to one worker's tally of one round; allowances are not part of it."""
+    round_, worker_id = round_worker
+    key = {"batch_id": batch_id, "round": round_, "worker_id": worker_id}
+    sums = {name: getattr(delta, name) for name in TALLY_COLUMNS}
+    if any(sums.values()):
+        connection.execute(_ADD_TALLY, key | sums)
+    counts = [key | {"byte": byte, "rows": rows} for byte, rows in delta.counts.items() if rows]
+    if counts:
+        connection.execute(_ADD_COUNT, counts)
+
+
+def sum_tally(connection: Connection, batch_id: str, round_: int) -> Tally:
+    """The sum of a round's tallies, with what is drawn from the budget now."""
+    key = {"batch_id": batch_id, "round": round_}
+    row = connection.execute(_SUM_TALLY, key).one()
+    sums = {name: int(value) for name, value in zip(TALLY_COLUMNS, row, strict=True)}
+    counts = {int(byte): int(rows) for byte, rows in connection.execute(_SUM_COUNTS, key) if rows}
+    return Tally(counts=counts, allowance_picousd=allowances(connection, batch_id), **sums)
+
+
+def allowances(connection: Connection, batch_id: str) -> int:
+    return int(connection.execute(_SUM_ALLOWANCES, {"batch_id": batch_id}).scalar_one())
+
+
+def taken_picousd(connection: Connection, batch_id: str, round_: int) -> int:
+    """What a cap counts: known, possible and orphan cost, and allowances."""
+    charged = connection.execute(_SUM_CHARGED, {"batch_id": batch_id, "round": round_}).scalar_one()
+    return int(charged) + allowances(connection, batch_id)
+
+
+def add_usage(connection: Connection, worker_id: int, deltas: Mapping[UsageKey, UsageSum]) -> None:
+    rows = [
+        {
+            "day": key.day,
+            "account": key.account,
+            "model": key.model,
+            "vendor": key.vendor,
+            "worker_id": worker_id,
+            **{name: getattr(delta, name) for name in USAGE_COLUMNS},
+        }
+        for key, delta in deltas.items()
+    ]
+    if rows:
+        connection.execute(_ADD_USAGE, rows)
+
+
+def draw_allowance(connection: Connection, batch_id: str, worker_id: int, picousd: int) -> None:
+    connection.execute(_ADD_ALLOWANCE, {"batch_id": batch_id, "worker_id": worker_id, "picousd": picousd})
+
+
+def lower_allowance(connection: Connection, batch_id: str, worker_id: int, picousd: int) -> None:
+    """Takes from what the worker has drawn, never below 0."""
+    had = connection.execute(_GET_ALLOWANCE, {"batch_id": batch_id, "worker_id": worker_id}).scalar_one_or_none()
+    if had:
+        left = max(0, int(had) - picousd)
+        connection.execute(_SET_ALLOWANCE, {"of_batch": batch_id, "of_worker": worker_id, "left": left})
+
+
+def charge_doubt(connection: Connection, batch_id: str, lost_with: int, picousd: int) -> None:
+    """Moves a gone worker's allowance over to the doubt it left: to 0 with the last of its segments in the batch.
+
+    Called when the segment has a new holder (or none). A worker that lives keeps its allowance: it gives it back.
+    """
+    who = {"of_worker": lost_with, "of_batch": batch_id}
+    if not lost_with or connection.execute(_IS_GONE, who).first() is None:
+        return
+    if connection.execute(_STILL_HOLDS, who).first() is None:
+        connection.execute(_SET_ALLOWANCE, who | {"left": 0})
+    else:
+        lower_allowance(connection, batch_id, lost_with, picousd)
+
+
+def clear_allowances(connection: Connection, worker_id: int) -> None:
+    """Returns what a worker that has gone drew from batches in which it left no segment behind."""
+    connection.execute(_CLEAR_ALLOWANCES, {"of_worker": worker_id})

@@ -1,0 +1,81 @@
+"""Opening a state file: the folder, who may read it, what kind of disk it is on, and which schema it has."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from batchwright.core.errors import StoreError
+from batchwright.ports.store import Store
+from batchwright.store.connections import Connections
+from batchwright.store.sql_store import SqlStore
+from batchwright.store.upgrade import prepare_schema
+
+MEMORY = ":memory:"
+MOUNTS = Path("/proc/mounts")
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb", "smb2"}
+    | {"smb3", "smbfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.glusterfs", "fuse.ceph", "fuse.gcsfuse"}
+)
+"""SQLite's locks and shared memory do not hold across machines on these."""
+
+
+def open_store(path: Path | str) -> Store:
+    """Opens a state file, made anew where there is none, or `:memory:`.
+
+    Raises StoreError for a network file system, a folder that cannot be written, a file that is no database of ours,
+    is damaged or was made by a newer version. An older one is brought up to date.
+    """
+    if str(path) == MEMORY:
+        target = None
+    else:
+        target = Path(path).expanduser().absolute()
+        _prepare_folder(target)
+    connections = Connections(target)
+    try:
+        prepare_schema(connections, str(path))
+    except BaseException:
+        connections.close()
+        raise
+    return SqlStore(connections)
+
+
+def _prepare_folder(path: Path) -> None:
+    """The folder for nobody but its owner, and an empty file likewise: SQLite gives its log the same mode."""
+    folder = path.parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kind = network_file_system(folder)
+        if kind:
+            raise StoreError(
+                f"The state folder {folder} is on a network file system ({kind}), where a database that several "
+                f"processes share gets damaged. Name a folder on a local disk with BATCHWRIGHT_HOME."
+            )
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StoreError(
+            f"The state file {path} cannot be opened for writing: {error.strerror or error}. Check that the folder "
+            f"belongs to you, or name another one with BATCHWRIGHT_HOME."
+        ) from error
+
+
+def network_file_system(folder: Path, mounts: Path = MOUNTS) -> str:
+    """The kind of network file system that holds the folder; empty for a local one, or where that is not known."""
+    if not sys.platform.startswith("linux"):
+        return ""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        real = folder.resolve()
+    except OSError:
+        return ""
+    best, kind = Path("/"), ""
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = Path(fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\"))
+        # Of mounts on the same point the last one listed covers the others.
+        if real.is_relative_to(point) and len(point.parts) >= len(best.parts):
+            best, kind = point, fields[2]
+    return kind if kind in NETWORK_FILE_SYSTEMS else ""

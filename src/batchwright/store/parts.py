@@ -1,0 +1,124 @@
+"""Frames of a segment: written as parts, read back in order, merged into one result when the segment settles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select
+
+from batchwright.ports.store import SegmentKey
+from batchwright.store import blobs
+from batchwright.store.blobs import TableBlobs, result_key
+from batchwright.store.folding import fold
+from batchwright.store.schema import blob, part
+from batchwright.wire import frames
+
+_ADD = insert(part)
+_DELETE = delete(part).where(part.c.batch_id == bindparam("of_batch"), part.c.number == bindparam("of_number"))
+_FRAMES = (
+    select(
+        part.c.round,
+        part.c.blob_key,
+        # Cut in the database: a blob holds frames of many segments.
+        func.substr(blob.c.data, part.c.offset + 1, part.c.length).label("frame"),
+    )
+    .join(blob, blob.c.key == part.c.blob_key)
+    .where(part.c.batch_id == bindparam("batch_id"), part.c.number == bindparam("number"))
+    .order_by(part.c.round, part.c.epoch, part.c.seq)
+)
+_LENGTHS = select(part.c.length).where(part.c.batch_id == bindparam("batch_id"), part.c.number == bindparam("number"))
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    round: int
+    blob_key: str
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the order of a segment's frames a new one stands."""
+
+    key: SegmentKey
+    round: int
+    epoch: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A segment's result, ready to be published in place of the parts it was made from."""
+
+    packed: bytes
+    replaces: frozenset[str]
+
+
+def read(connection: Connection, key: SegmentKey) -> list[Frame]:
+    """A segment's frames in (round, epoch, seq) order."""
+    rows = connection.execute(_FRAMES, {"batch_id": key.batch_id, "number": key.number})
+    return [Frame(round_, blob_key, packed) for round_, blob_key, packed in rows]
+
+
+def merge(connection: Connection, key: SegmentKey, ended: tuple[bytes, bytes]) -> Merged | None:
+    """One frame out of a settling segment's: `ended` is (its row map, the last frame, not written yet or empty).
+
+    None if there is nothing to merge, a single frame holding everything, or if it would pass the 8 MiB of a
+    transaction: then the segment settles as the list of its parts.
+    """
+    counted, last = ended
+    lengths = list(connection.execute(_LENGTHS, {"batch_id": key.batch_id, "number": key.number}).scalars())
+    if len(lengths) + bool(last) < 2 or sum(lengths) + len(last) > blobs.MAX_BYTES:
+        return None
+    before = read(connection, key)
+    packed = [frame.packed for frame in before]
+    records = fold([*packed, last] if last else packed, counted)
+    result = frames.pack_records(list(records.values()))
+    if len(result) > blobs.MAX_BYTES:
+        return None
+    return Merged(result, frozenset(frame.blob_key for frame in before))
+
+
+def publish(connection: Connection, place: Place, merged: Merged, now_ms: int) -> None:
+    """Puts a merged result in place of the segment's parts; their blobs are superseded once nothing names them."""
+    key = place.key
+    blob_key = result_key(key.batch_id, key.number, (place.round, place.epoch))
+    connection.execute(_DELETE, {"of_batch": key.batch_id, "of_number": key.number})
+    TableBlobs(connection).put(blob_key, merged.packed)
+    connection.execute(_ADD, [_row(place, blob_key, (0, len(merged.packed)))])
+    blobs.supersede(connection, merged.replaces, now_ms)
+
+
+def write(connection: Connection, blob_key: str, packed: Sequence[tuple[Place, bytes]]) -> None:
+    """One blob that holds a frame for each of these segments, and the rows that lead to them."""
+    if not packed:
+        return
+    rows = []
+    offset = 0
+    for place, frame in packed:
+        rows.append(_row(place, blob_key, (offset, len(frame))))
+        offset += len(frame)
+    TableBlobs(connection).put(blob_key, b"".join(frame for _, frame in packed))
+    connection.execute(_ADD, rows)
+
+
+def of_round(found: Iterable[Frame], round_: int) -> list[bytes]:
+    return [frame.packed for frame in found if frame.round == round_]
+
+
+def before_round(found: Iterable[Frame], round_: int) -> list[bytes]:
+    return [frame.packed for frame in found if frame.round < round_]
+
+
+def _row(place: Place, blob_key: str, span: tuple[int, int]) -> dict[str, object]:
+    return {
+        "batch_id": place.key.batch_id,
+        "number": place.key.number,
+        "round": place.round,
+        "epoch": place.epoch,
+        "seq": place.seq,
+        "blob_key": blob_key,
+        "offset": span[0],
+        "length": span[1],
+    }

@@ -1,0 +1,99 @@
+"""What stands still: pause facts of batches, lanes paused for good, caps; and the sweeper's lease."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from batchwright.core.batch_state import Pause, PauseCause
+from batchwright.core.worker_id import WorkerId
+from batchwright.ports.store import LanePause
+from batchwright.store import batches, dialect, ledger
+from batchwright.store.schema import batch, lane_pause, lease, pause
+
+_ADD = dialect.insert_or_keep(pause)
+_OF_BATCH = select(pause).where(pause.c.batch_id == bindparam("batch_id")).order_by(pause.c.since_ms, pause.c.cause)
+_DELETE_CAUSE = delete(pause).where(pause.c.batch_id == bindparam("of_batch"), pause.c.cause == bindparam("of_cause"))
+_NAMING_LANE = select(pause.c.batch_id).where(pause.c.cause == PauseCause.LANE.value, pause.c.lane == bindparam("lane"))
+_SET_LANE = dialect.insert_or_replace(lane_pause, ("reason", "since_ms", "probe_at_ms"))
+_DELETE_LANE = delete(lane_pause).where(lane_pause.c.lane == bindparam("of_lane"))
+_LANES = select(lane_pause).order_by(lane_pause.c.lane)
+_SET_CAP = (
+    update(batch)
+    .where(batch.c.batch_id == bindparam("of_batch"))
+    .values(cap_picousd=bindparam("cap"), cap_soft=bindparam("soft"))
+)
+_LEASE = select(lease).where(lease.c.name == bindparam("name"))
+_SET_LEASE = dialect.insert_or_replace(lease, ("owner", "until_ms"))
+
+
+def add_fact(connection: Connection, batch_id: str, fact: Pause) -> None:
+    """The first fact of a cause stands."""
+    values = {
+        "batch_id": batch_id,
+        "cause": fact.cause.value,
+        "reason": fact.reason,
+        "since_ms": fact.since_ms,
+        "lane": fact.lane,
+    }
+    connection.execute(_ADD, values)
+    batches.recount_pauses(connection, batch_id)
+
+
+def pause_batch(connection: Connection, batch_id: str, fact: Pause) -> None:
+    batches.get_unsettled(connection, batch_id, "paused")
+    add_fact(connection, batch_id, fact)
+
+
+def resume_batch(connection: Connection, batch_id: str, causes: frozenset[PauseCause]) -> None:
+    batches.get(connection, batch_id)
+    for cause in sorted(causes):
+        connection.execute(_DELETE_CAUSE, {"of_batch": batch_id, "of_cause": cause.value})
+    batches.recount_pauses(connection, batch_id)
+
+
+def facts_of(connection: Connection, batch_id: str) -> tuple[Pause, ...]:
+    """A batch's pause facts, the oldest first."""
+    return tuple(
+        Pause(cause=PauseCause(row.cause), reason=row.reason, since_ms=row.since_ms, lane=row.lane)
+        for row in connection.execute(_OF_BATCH, {"batch_id": batch_id})
+    )
+
+
+def pause_lane(connection: Connection, fact: LanePause) -> None:
+    values = {
+        "lane": fact.lane,
+        "reason": fact.reason,
+        "since_ms": fact.since_ms,
+        "probe_at_ms": fact.probe_at_ms,
+    }
+    connection.execute(_SET_LANE, values)
+
+
+def clear_lane(connection: Connection, lane: str) -> None:
+    connection.execute(_DELETE_LANE, {"of_lane": lane})
+    for batch_id in connection.execute(_NAMING_LANE, {"lane": lane}).scalars().all():
+        resume_batch(connection, batch_id, frozenset({PauseCause.LANE}))
+
+
+def lane_pauses(connection: Connection) -> list[LanePause]:
+    return [
+        LanePause(lane=row.lane, reason=row.reason, since_ms=row.since_ms, probe_at_ms=row.probe_at_ms)
+        for row in connection.execute(_LANES)
+    ]
+
+
+def set_cap(connection: Connection, batch_id: str, max_cost_picousd: int, soft: bool) -> None:
+    row = batches.get_unsettled(connection, batch_id, "given another cap")
+    connection.execute(_SET_CAP, {"of_batch": batch_id, "cap": max_cost_picousd, "soft": int(soft)})
+    if max_cost_picousd < 0 or ledger.taken_picousd(connection, batch_id, row.round) < max_cost_picousd:
+        resume_batch(connection, batch_id, frozenset({PauseCause.BUDGET}))
+
+
+def take_lease(connection: Connection, name: str, owner: WorkerId, term: tuple[int, int]) -> bool:
+    """`term` is (now, until), in milliseconds. A lease that has run out, or is the owner's own, is taken."""
+    now_ms, until_ms = term
+    row = connection.execute(_LEASE, {"name": name}).one_or_none()
+    if row is not None and row.owner != str(owner) and row.until_ms > now_ms:
+        return False
+    connection.execute(_SET_LEASE, {"name": name, "owner": str(owner), "until_ms": until_ms})
+    return True

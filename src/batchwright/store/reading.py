@@ -1,0 +1,234 @@
+"""Readers: batches with their sums, segments as they count, usage, rows by custom id. Nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, bindparam, func, select, text
+
+from batchwright.core import row_map
+from batchwright.core.batch_state import BatchFacts
+from batchwright.core.failures import FailureKind
+from batchwright.core.identity import hash_custom_id
+from batchwright.core.records import UsageKey, UsageSum
+from batchwright.ports.store import BatchRow, SegmentKey, SegmentView, UsageLine
+from batchwright.store import batches, ledger, parts, pausing
+from batchwright.store.blobs import TableBlobs, input_key
+from batchwright.store.connections import Connections
+from batchwright.store.folding import fold
+from batchwright.store.schema import USAGE_COLUMNS, batch, custom_ids, segment, usage
+from batchwright.wire import frames
+
+SCAN_SEGMENTS = 256
+"""Row maps looked at in one transaction while segments are skipped: 128 KiB."""
+HASH_BYTES = 8
+PREFIX_END = "\U0010ffff"
+
+_FROM = (
+    select(segment)
+    .where(segment.c.batch_id == bindparam("batch_id"), segment.c.number >= bindparam("first"))
+    .order_by(segment.c.number)
+    .limit(bindparam("at_most"))
+)
+_HOLDING = (
+    select(segment.c.number)
+    .where(segment.c.batch_id == bindparam("batch_id"), segment.c.first_index <= bindparam("first_index"))
+    .order_by(segment.c.first_index.desc())
+    .limit(1)
+)
+_OPEN_LANES = select(segment.c.lane_set).where(segment.c.batch_id == bindparam("batch_id"), text("open > 0")).distinct()
+_HASHES = (
+    select(custom_ids.c.number, custom_ids.c.hashes)
+    .where(custom_ids.c.batch_id == bindparam("batch_id"), custom_ids.c.number >= bindparam("first"))
+    .order_by(custom_ids.c.number)
+    .limit(bindparam("at_most"))
+)
+_FIRST_INDEX = select(segment.c.first_index).where(
+    segment.c.batch_id == bindparam("batch_id"), segment.c.number == bindparam("number")
+)
+
+
+# ---------------------------------------------------------------------------------------------------------- batches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFilter:
+    """Which batches; what is empty or false does not matter."""
+
+    prefix: str
+    identity: str
+    source: str
+    accepting: bool
+
+
+def get_batch(connection: Connection, batch_id: str) -> BatchRow:
+    return batch_row(connection, batches.get(connection, batch_id))
+
+
+def batch_row(connection: Connection, row: Row[Any]) -> BatchRow:
+    tally = ledger.sum_tally(connection, row.batch_id, row.round)
+    taken = 0
+    if row.cap_picousd >= 0:
+        taken = tally.cost_picousd + tally.possible_picousd + tally.orphan_picousd + tally.allowance_picousd
+    return BatchRow(
+        batch_id=row.batch_id,
+        account=row.account,
+        spec=batches.spec_of(row),
+        facts=BatchFacts(
+            total=row.rows,
+            accepting=row.phase == "accepting",
+            reopening=row.phase == "reopening",
+            cancel_requested=row.closing == FailureKind.CANCELLED,
+            expired=row.closing == FailureKind.EXPIRED,
+            paused=row.paused > 0,
+            settled=row.phase == "settled",
+        ),
+        round=row.round,
+        created_at_ms=row.created_at_ms,
+        settled_at_ms=row.settled_at_ms,
+        deadline_ms=row.deadline_ms,
+        segments=row.segments,
+        segments_open=row.segments_open,
+        pauses=pausing.facts_of(connection, row.batch_id),
+        tally=tally,
+        budget_taken_picousd=taken,
+        gate_passed=bool(row.gate_passed),
+        owner=row.owner if row.phase == "accepting" else "",
+    )
+
+
+def find_batches(connection: Connection, wish: BatchFilter, limit: int) -> list[BatchRow]:
+    statement: Select[Any] = select(batch).where(batch.c.phase != "dropping").order_by(batch.c.seq.desc()).limit(limit)
+    if wish.prefix:
+        statement = statement.where(batch.c.batch_id >= wish.prefix, batch.c.batch_id < wish.prefix + PREFIX_END)
+    if wish.identity:
+        statement = statement.where(batch.c.identity == wish.identity)
+    if wish.source:
+        statement = statement.where(batch.c.source == wish.source)
+    if wish.accepting:
+        statement = statement.where(batch.c.phase == "accepting")
+    return [batch_row(connection, row) for row in connection.execute(statement).all()]
+
+
+# --------------------------------------------------------------------------------------------------------- segments
+
+
+def read_segments(
+    connections: Connections, batch_id: str, first_index: int, wish: tuple[bool, frozenset[int] | None]
+) -> Iterator[SegmentView]:
+    """`wish` is (with input, bytes wanted). One short transaction a segment, so that no reader holds up the log."""
+    with connections.read() as connection:
+        batches.get(connection, batch_id)
+        key = {"batch_id": batch_id, "first_index": first_index}
+        first = connection.execute(_HOLDING, key).scalar_one_or_none() or 0
+    return _segments(connections, batch_id, first, wish)
+
+
+def _segments(
+    connections: Connections, batch_id: str, first: int, wish: tuple[bool, frozenset[int] | None]
+) -> Iterator[SegmentView]:
+    with_input, wanted = wish
+    at_most = 1 if wanted is None else SCAN_SEGMENTS
+    while True:
+        view = None
+        with connections.read() as connection:
+            rows = connection.execute(_FROM, {"batch_id": batch_id, "first": first, "at_most": at_most}).all()
+            for row in rows:
+                first = row.number + 1
+                counted = counted_map(row)
+                if wanted is None or has_any(counted, wanted):
+                    view = _view(connection, row, (counted, with_input))
+                    break
+        if view is not None:
+            yield view
+        elif not rows:
+            return
+
+
+def counted_map(row: Row[Any]) -> bytes:
+    """A segment's row map as it counts."""
+    closed_as = FailureKind(row.closed_as) if row.closed_as else None
+    return row_map.read_closed(row.row_map, closed_as, row.previous_map)
+
+
+def open_lane_sets(connection: Connection, batch_id: str) -> frozenset[str]:
+    return frozenset(connection.execute(_OPEN_LANES, {"batch_id": batch_id}).scalars())
+
+
+def has_any(counted: bytes, wanted: frozenset[int]) -> bool:
+    return any(byte in counted for byte in wanted)
+
+
+def _view(connection: Connection, row: Row[Any], wish: tuple[bytes, bool]) -> SegmentView:
+    counted, with_input = wish
+    found = parts.read(connection, SegmentKey(row.batch_id, row.number))
+    inputs = None
+    if with_input:
+        inputs = frames.unpack_input(TableBlobs(connection).get(input_key(row.batch_id, row.number)))
+    return SegmentView(
+        number=row.number,
+        first_index=row.first_index,
+        round=row.round,
+        row_map=counted,
+        reserved=row.row_map,
+        records=fold((frame.packed for frame in found), counted),
+        input=inputs,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ others
+
+
+def find_custom_id(connections: Connections, batch_id: str, custom_id: str) -> list[int]:
+    wanted = hash_custom_id(custom_id)
+    found: list[int] = []
+    first = 0
+    with connections.read() as connection:
+        batches.get(connection, batch_id)
+    while True:
+        with connections.read() as connection:
+            key = {"batch_id": batch_id, "first": first, "at_most": SCAN_SEGMENTS}
+            rows = connection.execute(_HASHES, key).all()
+            for row in rows:
+                positions = _positions(row.hashes, wanted)
+                if positions:
+                    found.extend(_with_text(connection, (batch_id, row.number), (positions, custom_id)))
+        if not rows:
+            return found
+        first = rows[-1].number + 1
+
+
+def _positions(hashes: bytes, wanted: bytes) -> list[int]:
+    """Where a hash stands in a segment's, by row; found by the search of the bytes type, not row by row."""
+    rows = []
+    at = hashes.find(wanted)
+    while at >= 0:
+        if at % HASH_BYTES == 0:
+            rows.append(at // HASH_BYTES)
+        at = hashes.find(wanted, at + 1)
+    return rows
+
+
+def _with_text(connection: Connection, key: tuple[str, int], wish: tuple[list[int], str]) -> list[int]:
+    """Equal hashes are compared as text."""
+    positions, custom_id = wish
+    inputs = frames.unpack_input(TableBlobs(connection).get(input_key(*key)))
+    first_index = connection.execute(_FIRST_INDEX, {"batch_id": key[0], "number": key[1]}).scalar_one()
+    return [first_index + position for position in positions if inputs.rows[position].custom_id == custom_id]
+
+
+def read_usage(connection: Connection, since_day: str, account: str) -> list[UsageLine]:
+    sums = [func.sum(usage.c[name]).label(name) for name in USAGE_COLUMNS]
+    by = (usage.c.day, usage.c.account, usage.c.model, usage.c.vendor)
+    statement = select(*by, *sums).group_by(*by).order_by(*by).where(usage.c.day >= since_day)
+    if account:
+        statement = statement.where(usage.c.account == account)
+    return [
+        UsageLine(
+            key=UsageKey(day=row.day, account=row.account, model=row.model, vendor=row.vendor),
+            sum=UsageSum(**{name: int(getattr(row, name)) for name in USAGE_COLUMNS}),
+        )
+        for row in connection.execute(statement)
+    ]

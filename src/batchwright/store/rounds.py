@@ -1,0 +1,152 @@
+"""Rounds: a settled batch's rows opened again, from row maps alone, a bounded number of segments a transaction.
+
+The first transaction writes the new round and its base tally (the rows left alone, all that was spent so far), so that
+the sums hold from then on; each step opens up to 1,000 segments; the last one makes the round claimable. Between them
+the batch is `reopening`: a crash leaves it so, and the next call goes on with what the first one was asked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, func, select, update
+
+from batchwright.core import row_map
+from batchwright.core.errors import WrongState
+from batchwright.ports.store import Reopened
+from batchwright.store import backlog, batches, ledger
+from batchwright.store.connections import Connections
+from batchwright.store.reading import counted_map, has_any
+from batchwright.store.schema import NOBODY, batch, segment
+
+STEP = 1_000
+"""Segments looked at in one transaction."""
+
+_BEGIN = (
+    update(batch)
+    .where(batch.c.batch_id == bindparam("of_batch"))
+    .values(
+        phase="reopening",
+        round=batch.c.round + 1,
+        closing="",
+        paused=0,
+        gate_passed=0,
+        settled_at_ms=0,
+        deadline_ms=bindparam("new_deadline"),
+        reopen_next=0,
+        reopen_bytes=bindparam("chosen"),
+    )
+)
+_NEXT = (
+    select(segment)
+    .where(segment.c.batch_id == bindparam("batch_id"), segment.c.number >= bindparam("first"))
+    .order_by(segment.c.number)
+    .limit(bindparam("at_most"))
+)
+_OPEN_SEGMENT = (
+    update(segment)
+    .where(segment.c.batch_id == bindparam("of_batch"), segment.c.number == bindparam("of_number"))
+    .values(
+        row_map=bindparam("new_map"),
+        previous_map=bindparam("new_previous"),
+        open=bindparam("new_open"),
+        round=bindparam("new_round"),
+        state="waiting",
+        epoch=segment.c.epoch + 1,
+        holder=0,
+        rank=segment.c.number,
+        deaths=0,
+        window=0,
+        not_before_ms=0,
+        closed_as="",
+        lane_set=segment.c.all_lanes,
+    )
+)
+_ADVANCE = (
+    update(batch)
+    .where(batch.c.batch_id == bindparam("of_batch"))
+    .values(
+        phase=bindparam("new_phase"),
+        segments_open=batch.c.segments_open + bindparam("more_open"),
+        reopen_next=bindparam("next"),
+    )
+)
+_OPENED = select(func.count()).where(segment.c.batch_id == bindparam("batch_id"), segment.c.round == bindparam("round"))
+
+
+def reopen(connections: Connections, batch_id: str, chosen: frozenset[int], deadline_ms: int) -> Reopened:
+    with connections.write() as connection:
+        row = batches.get(connection, batch_id)
+        if row.phase == "settled":
+            if not _count(connection, (batch_id, row.round), chosen):
+                return Reopened(rows=0, segments=0, round=row.round)
+            _begin(connection, row, (chosen, deadline_ms))
+            row = batches.get(connection, batch_id)
+        elif row.phase != "reopening":
+            raise WrongState(f"Batch {batch_id} has not ended: a new round can begin once all its rows have.")
+        done = _step(connection, row)
+    while not done:
+        with connections.write() as connection:
+            row = batches.get(connection, batch_id)
+            done = row.phase != "reopening" or _step(connection, row)
+    with connections.read() as connection:
+        row = batches.get(connection, batch_id)
+        return Reopened(
+            rows=_count(connection, (batch_id, row.round - 1), frozenset(row.reopen_bytes)),
+            segments=connection.execute(_OPENED, {"batch_id": batch_id, "round": row.round}).scalar_one(),
+            round=row.round,
+        )
+
+
+def _count(connection: Connection, of: tuple[str, int], chosen: frozenset[int]) -> int:
+    """Rows that a round, (batch_id, round), ended with one of these bytes."""
+    if not chosen <= row_map.END_BYTES:
+        raise ValueError(f"only rows that have ended can be opened again, not bytes {sorted(chosen)}")
+    counts = ledger.sum_tally(connection, *of).counts
+    return sum(counts.get(byte, 0) for byte in chosen)
+
+
+def _begin(connection: Connection, row: Row[Any], wish: tuple[frozenset[int], int]) -> None:
+    chosen, deadline_ms = wish
+    base = ledger.sum_tally(connection, row.batch_id, row.round)
+    base.counts = {byte: rows for byte, rows in base.counts.items() if byte not in chosen}
+    ledger.add_tally(connection, row.batch_id, (row.round + 1, NOBODY), base)
+    batches.delete_pauses(connection, row.batch_id)
+    values = {"of_batch": row.batch_id, "new_deadline": deadline_ms, "chosen": bytes(sorted(chosen))}
+    connection.execute(_BEGIN, values)
+
+
+def _step(connection: Connection, row: Row[Any]) -> bool:
+    """Opens the rows of the next segments; true if that were the last, and the round is claimable."""
+    found = connection.execute(_NEXT, {"batch_id": row.batch_id, "first": row.reopen_next, "at_most": STEP}).all()
+    chosen = frozenset(row.reopen_bytes)
+    opened = []
+    waiting: backlog.Waiting = Counter()
+    for item in found:
+        counted = counted_map(item)
+        if not has_any(counted, chosen):
+            continue
+        new_map, previous_map, rows = row_map.reopen(counted, chosen)
+        waiting[row.batch_id, item.all_lanes] += 1
+        values = {
+            "of_batch": row.batch_id,
+            "of_number": item.number,
+            "new_map": new_map,
+            "new_previous": previous_map,
+            "new_open": rows,
+            "new_round": row.round,
+        }
+        opened.append(values)
+    if opened:
+        connection.execute(_OPEN_SEGMENT, opened)
+    backlog.change_waiting(connection, waiting)
+    last = len(found) < STEP
+    advance = {
+        "of_batch": row.batch_id,
+        "new_phase": "open" if last else "reopening",
+        "more_open": len(opened),
+        "next": found[-1].number + 1 if found else row.reopen_next,
+    }
+    connection.execute(_ADVANCE, advance)
+    return last

@@ -1,0 +1,307 @@
+"""The tables. SQL is the only truth; a row of a batch is one byte of its segment's map, never a SQL row.
+
+    batch         1 a batch            facts, counters, budget
+    segment       1 a segment          row map, who holds it, epoch
+    pick          1 a (batch, lanes)   how many of its segments wait: a claim reads these, never the backlog
+    part          1 a frame            leads from a segment to the records in a blob; of two records the later wins
+    blob          1 a blob             immutable bytes: inputs, parts, results
+    tally         1 a (batch, round, worker), with tally_count: one a row-map byte that rows ended with
+    allowance     1 a (batch, worker)  budget drawn and not spent
+    usage         1 a (day, account, model, vendor, worker)
+    worker, pause, lane_pause, lease   who lives, what stands still, who sweeps
+    custom_ids    1 a segment          hashes of its custom ids, apart so that a checkpoint does not rewrite them
+
+Moments are milliseconds since the epoch, money 1e-12 USD; 0 and '' stand for none, so that sums need no null rules.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+from batchwright.core.records import TALLY_SUMS, UsageSum
+
+NOBODY = 0
+"""`worker_id` of what no worker counted: rows that ended at intake, closed segments, and a round's base."""
+
+TALLY_COLUMNS: tuple[str, ...] = tuple(name for name in TALLY_SUMS if name != "allowance_picousd")
+"""Allowances outlive rounds, so they have a table of their own."""
+USAGE_COLUMNS: tuple[str, ...] = UsageSum.__struct_fields__
+
+CLAIMABLE = "phase = 'open' AND closing = '' AND paused = 0"
+"""Of a batch. Text, because a partial index is only used by the very words it was made with."""
+AWAITS_CLOSING = "phase = 'open' AND closing <> ''"
+CAN_EXPIRE = "phase = 'open' AND closing = '' AND deadline_ms > 0"
+WAITING = "state = 'waiting'"
+PARKED = "state = 'parked'"
+
+metadata = MetaData()
+_serial = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _count(name: str, value: int = 0) -> Column[int]:
+    return Column(name, BigInteger, nullable=False, server_default=text(str(value)))
+
+
+def _words(name: str) -> Column[str]:
+    return Column(name, Text, nullable=False, server_default=text("''"))
+
+
+batch = Table(
+    "batch",
+    metadata,
+    Column("seq", _serial, primary_key=True, autoincrement=True),
+    Column("batch_id", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("spec", LargeBinary, nullable=False),
+    Column("owner", Text, nullable=False),
+    _count("created_at_ms"),
+    _count("deadline_ms"),
+    _count("settled_at_ms"),
+    Column("phase", Text, nullable=False),
+    _words("closing"),  # a FailureKind once asked for
+    _count("paused"),  # pause facts
+    _count("gate_passed"),
+    _count("round"),
+    _count("rows"),
+    _count("segments"),
+    _count("segments_open"),
+    _count("turn"),  # grows with each claim: the order of the round robin
+    _count("cap_picousd", -1),
+    _count("cap_soft"),
+    _count("reopen_next"),  # while reopening: the first segment not looked at yet
+    Column("reopen_bytes", LargeBinary, nullable=False, server_default=text("''")),
+    UniqueConstraint("batch_id", name="batch_by_id"),
+    CheckConstraint("phase IN ('accepting', 'open', 'settled', 'reopening', 'dropping')", name="batch_phase"),
+    CheckConstraint("segments_open >= 0", name="batch_segments_open"),
+    sqlite_autoincrement=True,
+)
+Index("batch_claimable", batch.c.turn, batch.c.seq, sqlite_where=text(CLAIMABLE), postgresql_where=text(CLAIMABLE))
+Index("batch_closing", batch.c.seq, sqlite_where=text(AWAITS_CLOSING), postgresql_where=text(AWAITS_CLOSING))
+Index("batch_deadline", batch.c.deadline_ms, sqlite_where=text(CAN_EXPIRE), postgresql_where=text(CAN_EXPIRE))
+Index("batch_by_identity", batch.c.identity)
+Index("batch_by_source", batch.c.source)
+
+segment = Table(
+    "segment",
+    metadata,
+    Column("batch_id", Text, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("first_index", BigInteger, nullable=False),
+    Column("row_map", LargeBinary, nullable=False),
+    Column("previous_map", LargeBinary),
+    Column("open", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    _count("round"),
+    _count("epoch"),
+    _count("holder"),  # worker.id; kept after a loss until another claims it: whose allowance pays for the doubt
+    _count("rank"),  # claim order within the batch; below 0 for a segment that was lost with its worker
+    _count("deaths"),
+    _count("window"),
+    _count("not_before_ms"),
+    _words("closed_as"),
+    Column("lane_set", Text, nullable=False),  # of the rows still open, as far as is known
+    Column("all_lanes", Text, nullable=False),  # as intake cut it: what a new round begins with
+    _count("input_bytes"),
+    PrimaryKeyConstraint("batch_id", "number", name="segment_key"),
+    CheckConstraint("state IN ('waiting', 'parked', 'held', 'settled')", name="segment_state"),
+    CheckConstraint("(state = 'settled') = (open = 0)", name="segment_settled"),
+)
+Index(
+    "segment_waiting",
+    segment.c.batch_id,
+    segment.c.lane_set,
+    segment.c.rank,
+    sqlite_where=text(WAITING),
+    postgresql_where=text(WAITING),
+)
+Index("segment_by_row", segment.c.batch_id, segment.c.first_index, unique=True)
+Index("segment_parked", segment.c.not_before_ms, sqlite_where=text(PARKED), postgresql_where=text(PARKED))
+Index(
+    "segment_unsettled",
+    segment.c.batch_id,
+    segment.c.number,
+    sqlite_where=text("open > 0"),
+    postgresql_where=text("open > 0"),
+)
+Index(
+    "segment_by_holder",
+    segment.c.holder,
+    sqlite_where=text("holder <> 0"),
+    postgresql_where=text("holder <> 0"),
+)
+
+pick = Table(
+    "pick",
+    metadata,
+    Column("batch_id", Text, nullable=False),
+    Column("lane_set", Text, nullable=False),
+    _count("waiting"),
+    PrimaryKeyConstraint("batch_id", "lane_set", name="pick_key"),
+    CheckConstraint("waiting >= 0", name="pick_waiting"),
+    sqlite_with_rowid=False,
+)
+
+part = Table(
+    "part",
+    metadata,
+    Column("batch_id", Text, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("round", BigInteger, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("blob_key", Text, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("length", BigInteger, nullable=False),
+    PrimaryKeyConstraint("batch_id", "number", "round", "epoch", "seq", name="part_key"),
+    sqlite_with_rowid=False,
+)
+Index("part_by_blob", part.c.blob_key)
+
+blob = Table(
+    "blob",
+    metadata,
+    Column("key", Text, nullable=False),
+    _count("superseded_at_ms"),
+    Column("data", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("key", name="blob_key"),
+)
+Index(
+    "blob_superseded",
+    blob.c.superseded_at_ms,
+    sqlite_where=text("superseded_at_ms > 0"),
+    postgresql_where=text("superseded_at_ms > 0"),
+)
+
+custom_ids = Table(
+    "custom_ids",
+    metadata,
+    Column("batch_id", Text, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("hashes", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("batch_id", "number", name="custom_ids_key"),
+)
+
+tally = Table(
+    "tally",
+    metadata,
+    Column("batch_id", Text, nullable=False),
+    Column("round", BigInteger, nullable=False),
+    Column("worker_id", BigInteger, nullable=False),
+    *[_count(name) for name in TALLY_COLUMNS],
+    PrimaryKeyConstraint("batch_id", "round", "worker_id", name="tally_key"),
+    sqlite_with_rowid=False,
+)
+
+tally_count = Table(
+    "tally_count",
+    metadata,
+    Column("batch_id", Text, nullable=False),
+    Column("round", BigInteger, nullable=False),
+    Column("worker_id", BigInteger, nullable=False),
+    Column("byte", BigInteger, nullable=False),
+    _count("rows"),
+    PrimaryKeyConstraint("batch_id", "round", "worker_id", "byte", name="tally_count_key"),
+    sqlite_with_rowid=False,
+)
+
+allowance = Table(
+    "allowance",
+    metadata,
+    Column("batch_id", Text, nullable=False),
+    Column("worker_id", BigInteger, nullable=False),
+    _count("picousd"),
+    PrimaryKeyConstraint("batch_id", "worker_id", name="allowance_key"),
+    CheckConstraint("picousd >= 0", name="allowance_picousd"),
+    sqlite_with_rowid=False,
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("day", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("vendor", Text, nullable=False),
+    Column("worker_id", BigInteger, nullable=False),
+    *[_count(name) for name in USAGE_COLUMNS],
+    PrimaryKeyConstraint("day", "account", "model", "vendor", "worker_id", name="usage_key"),
+    sqlite_with_rowid=False,
+)
+
+worker = Table(
+    "worker",
+    metadata,
+    Column("id", _serial, primary_key=True, autoincrement=True),
+    Column("name", Text, nullable=False),
+    Column("incarnation", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    _count("pid"),
+    _count("started_at_ms"),
+    _count("heartbeat_ms"),
+    _count("dead"),
+    _count("ended"),
+    _words("note"),
+    _count("checkpoint_number"),
+    UniqueConstraint("name", "incarnation", name="worker_by_name"),
+    sqlite_autoincrement=True,
+)
+Index(
+    "worker_live",
+    worker.c.id,
+    sqlite_where=text("dead = 0 AND ended = 0"),
+    postgresql_where=text("dead = 0 AND ended = 0"),
+)
+
+pause = Table(
+    "pause",
+    metadata,
+    Column("batch_id", Text, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    _count("since_ms"),
+    _words("lane"),
+    PrimaryKeyConstraint("batch_id", "cause", name="pause_key"),
+)
+Index("pause_by_lane", pause.c.lane)
+
+lane_pause = Table(
+    "lane_pause",
+    metadata,
+    Column("lane", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    _count("since_ms"),
+    _count("probe_at_ms"),
+    PrimaryKeyConstraint("lane", name="lane_pause_key"),
+)
+
+lease = Table(
+    "lease",
+    metadata,
+    Column("name", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    _count("until_ms"),
+    PrimaryKeyConstraint("name", name="lease_key"),
+)
+
+alembic_version = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", Text, nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""Alembic's own, declared apart so that a new file can be stamped without importing Alembic."""

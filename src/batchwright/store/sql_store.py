@@ -1,0 +1,190 @@
+"""`ports.store.Store` on SQL: each method opens its transaction and hands it to the module of its theme."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from batchwright.core.batch_state import Pause, PauseCause
+from batchwright.core.failures import FailureKind
+from batchwright.core.worker_id import WorkerId
+from batchwright.ports.store import (
+    BatchRow,
+    Checkpoint,
+    CheckpointResult,
+    LanePause,
+    NewBatch,
+    NewSegment,
+    Reopened,
+    SegmentView,
+    UsageLine,
+    WorkerRow,
+)
+from batchwright.store import blobs, checking, checkpointing, closing, intake, pausing, reading, rounds, workers
+from batchwright.store.connections import Connections
+
+EVERY_CAUSE = frozenset(PauseCause)
+
+
+class SqlStore:
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    # intake ------------------------------------------------------------------------------------------------------
+
+    def create_batch(self, batch: NewBatch, segments: Sequence[NewSegment] = (), *, close: bool = False) -> None:
+        pieces = list(intake.chunks(segments)) or [()]
+        for position, piece in enumerate(pieces):
+            last = position == len(pieces) - 1
+            with self._connections.write() as connection:
+                intake.create(connection, batch)
+                intake.add(connection, batch.batch_id, piece)
+                if close and last:
+                    intake.close(connection, batch.batch_id, batch.created_at_ms)
+
+    def add_segments(self, batch_id: str, segments: Sequence[NewSegment]) -> None:
+        for piece in intake.chunks(segments):
+            with self._connections.write() as connection:
+                intake.add(connection, batch_id, piece)
+
+    def close_intake(self, batch_id: str, now_ms: int) -> None:
+        with self._connections.write() as connection:
+            intake.close(connection, batch_id, now_ms)
+
+    def drop_batch(self, batch_id: str) -> None:
+        with self._connections.write() as connection:
+            intake.hide(connection, batch_id)
+        self._drop(batch_id)
+
+    def _drop(self, batch_id: str) -> None:
+        more = True
+        while more:
+            with self._connections.write() as connection:
+                more = intake.drop_step(connection, batch_id)
+
+    # work --------------------------------------------------------------------------------------------------------
+
+    def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
+        with self._connections.write() as connection:
+            workers.register(connection, worker, (host, pid), now_ms)
+
+    def heartbeat(self, worker: WorkerId, now_ms: int, note: str = "") -> bool:
+        with self._connections.write() as connection:
+            return workers.heartbeat(connection, worker, now_ms, note)
+
+    def end_worker(self, worker: WorkerId, now_ms: int) -> None:
+        with self._connections.write() as connection:
+            workers.end(connection, worker)
+
+    def mark_dead(self, workers_: Sequence[WorkerId], now_ms: int) -> int:
+        with self._connections.write() as connection:
+            return workers.mark_dead(connection, workers_)
+
+    def live_workers(self) -> list[WorkerRow]:
+        with self._connections.read() as connection:
+            return workers.live(connection)
+
+    def checkpoint(self, checkpoint: Checkpoint) -> CheckpointResult:
+        return checkpointing.run(self._connections, checkpoint)
+
+    def checkpoint_number(self, worker: WorkerId) -> int:
+        with self._connections.read() as connection:
+            return checkpointing.number_of(connection, worker)
+
+    # lanes and pauses --------------------------------------------------------------------------------------------
+
+    def pause_lane(self, pause: LanePause) -> None:
+        with self._connections.write() as connection:
+            pausing.pause_lane(connection, pause)
+
+    def clear_lane(self, lane: str) -> None:
+        with self._connections.write() as connection:
+            pausing.clear_lane(connection, lane)
+
+    def lane_pauses(self) -> list[LanePause]:
+        with self._connections.read() as connection:
+            return pausing.lane_pauses(connection)
+
+    def pause_batch(self, batch_id: str, pause: Pause) -> None:
+        with self._connections.write() as connection:
+            pausing.pause_batch(connection, batch_id, pause)
+
+    def resume_batch(self, batch_id: str, causes: frozenset[PauseCause] = EVERY_CAUSE) -> None:
+        with self._connections.write() as connection:
+            pausing.resume_batch(connection, batch_id, causes)
+
+    def set_cap(self, batch_id: str, max_cost_picousd: int, *, soft: bool) -> None:
+        with self._connections.write() as connection:
+            pausing.set_cap(connection, batch_id, max_cost_picousd, soft)
+
+    # closing -----------------------------------------------------------------------------------------------------
+
+    def request_close(self, batch_id: str, kind: FailureKind, now_ms: int) -> bool:
+        with self._connections.write() as connection:
+            return closing.request(connection, batch_id, kind)
+
+    def close_step(self, batch_id: str, now_ms: int, limit: int = 1000) -> int:
+        with self._connections.write() as connection:
+            return closing.step(connection, batch_id, now_ms, limit)
+
+    def expire_due(self, now_ms: int) -> list[str]:
+        with self._connections.write() as connection:
+            return closing.expire_due(connection, now_ms)
+
+    def sweep_step(self, now_ms: int, keep_superseded_ms: int = 3_600_000, limit: int = 1000) -> int:
+        with self._connections.read() as connection:
+            interrupted = intake.dropping(connection)
+        for batch_id in interrupted:
+            self._drop(batch_id)
+        with self._connections.write() as connection:
+            deleted = blobs.delete_superseded(connection, now_ms - keep_superseded_ms, limit)
+        if deleted or interrupted:
+            self._connections.give_back_pages()
+        return deleted
+
+    def take_lease(self, name: str, owner: WorkerId, now_ms: int, lease_ms: int) -> bool:
+        with self._connections.write() as connection:
+            return pausing.take_lease(connection, name, owner, (now_ms, now_ms + lease_ms))
+
+    # rounds ------------------------------------------------------------------------------------------------------
+
+    def reopen(self, batch_id: str, chosen: frozenset[int], now_ms: int, deadline_ms: int = 0) -> Reopened:
+        return rounds.reopen(self._connections, batch_id, chosen, deadline_ms)
+
+    # reading -----------------------------------------------------------------------------------------------------
+
+    def get_batch(self, batch_id: str) -> BatchRow:
+        with self._connections.read() as connection:
+            return reading.get_batch(connection, batch_id)
+
+    def find_batches(
+        self, *, prefix: str = "", identity: str = "", source: str = "", accepting: bool = False, limit: int = 50
+    ) -> list[BatchRow]:
+        wish = reading.BatchFilter(prefix=prefix, identity=identity, source=source, accepting=accepting)
+        with self._connections.read() as connection:
+            return reading.find_batches(connection, wish, limit)
+
+    def read_segments(
+        self, batch_id: str, *, first_index: int = 0, with_input: bool = False, wanted: frozenset[int] | None = None
+    ) -> Iterator[SegmentView]:
+        return reading.read_segments(self._connections, batch_id, first_index, (with_input, wanted))
+
+    def open_lane_sets(self, batch_id: str) -> frozenset[str]:
+        with self._connections.read() as connection:
+            return reading.open_lane_sets(connection, batch_id)
+
+    def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
+        return reading.find_custom_id(self._connections, batch_id, custom_id)
+
+    def read_usage(self, *, since_day: str = "", account: str = "") -> list[UsageLine]:
+        with self._connections.read() as connection:
+            return reading.read_usage(connection, since_day, account)
+
+    def data_version(self) -> int:
+        return self._connections.data_version()
+
+    def check(self, batch_id: str) -> list[str]:
+        with self._connections.read() as connection:
+            return checking.check(connection, batch_id)
+
+    def close(self) -> None:
+        self._connections.close()

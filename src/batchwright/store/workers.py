@@ -1,0 +1,119 @@
+"""Workers: a heartbeat row each, which is the lease of every segment they hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select, text, update
+
+from batchwright.core.worker_id import WorkerId
+from batchwright.ports.store import WorkerRow
+from batchwright.store import backlog, dialect, ledger
+from batchwright.store.schema import segment, worker
+
+_ADD = dialect.insert_or_keep(worker)
+_OLDER = select(worker).where(
+    worker.c.name == bindparam("name"), worker.c.incarnation != bindparam("incarnation"), text("dead = 0 AND ended = 0")
+)
+_ONE = select(worker).where(
+    worker.c.name == bindparam("name"), worker.c.incarnation == bindparam("incarnation"), text("dead = 0 AND ended = 0")
+)
+_LIVE = select(worker).where(text("dead = 0 AND ended = 0")).order_by(worker.c.id)
+_BEAT = (
+    update(worker)
+    .where(
+        worker.c.name == bindparam("of_name"),
+        worker.c.incarnation == bindparam("of_incarnation"),
+        text("dead = 0 AND ended = 0"),
+    )
+    .values(heartbeat_ms=bindparam("now_ms"), note=bindparam("new_note"))
+)
+_SET_GONE = (
+    update(worker)
+    .where(worker.c.id == bindparam("of_id"))
+    .values(dead=bindparam("is_dead"), ended=bindparam("has_ended"))
+)
+_LET_GO = (
+    update(segment)
+    .where(segment.c.holder == bindparam("of_id"), text("state = 'held'"))
+    .values(
+        state="waiting",
+        # The epoch rises with the loss, not with the next claim: what the worker still sends must not land in between.
+        epoch=segment.c.epoch + 1,
+        deaths=segment.c.deaths + bindparam("death"),
+        rank=segment.c.number - bindparam("ahead"),
+    )
+    .returning(segment.c.batch_id, segment.c.lane_set)
+)
+
+
+def register(connection: Connection, who: WorkerId, seat: tuple[str, int], now_ms: int) -> None:
+    """`seat` is (host, pid). Older incarnations of the name are dead from here on."""
+    for row in connection.execute(_OLDER, {"name": who.name, "incarnation": who.incarnation}).all():
+        _mark_dead(connection, row)
+    values = {
+        "name": who.name,
+        "incarnation": who.incarnation,
+        "host": seat[0],
+        "pid": seat[1],
+        "started_at_ms": now_ms,
+        "heartbeat_ms": now_ms,
+    }
+    connection.execute(_ADD, values)
+
+
+def heartbeat(connection: Connection, who: WorkerId, now_ms: int, note: str) -> bool:
+    values = {"of_name": who.name, "of_incarnation": who.incarnation, "now_ms": now_ms, "new_note": note}
+    return connection.execute(_BEAT, values).rowcount > 0
+
+
+def end(connection: Connection, who: WorkerId) -> None:
+    row = _find_live(connection, who)
+    if row is None:
+        return
+    connection.execute(_SET_GONE, {"of_id": row.id, "is_dead": 0, "has_ended": 1})
+    _let_go(connection, row.id, death=0)
+
+
+def mark_dead(connection: Connection, whom: Sequence[WorkerId]) -> int:
+    segments = 0
+    for who in whom:
+        row = _find_live(connection, who)
+        if row is not None:
+            segments += _mark_dead(connection, row)
+    return segments
+
+
+def live(connection: Connection) -> list[WorkerRow]:
+    return [
+        WorkerRow(
+            worker=WorkerId(row.name, row.incarnation),
+            host=row.host,
+            pid=row.pid,
+            started_at_ms=row.started_at_ms,
+            heartbeat_ms=row.heartbeat_ms,
+            dead=bool(row.dead),
+            ended=bool(row.ended),
+            note=row.note,
+        )
+        for row in connection.execute(_LIVE)
+    ]
+
+
+def _find_live(connection: Connection, who: WorkerId) -> Row[Any] | None:
+    return connection.execute(_ONE, {"name": who.name, "incarnation": who.incarnation}).one_or_none()
+
+
+def _mark_dead(connection: Connection, row: Row[Any]) -> int:
+    connection.execute(_SET_GONE, {"of_id": row.id, "is_dead": 1, "has_ended": 0})
+    return _let_go(connection, row.id, death=1)
+
+
+def _let_go(connection: Connection, worker_id: int, *, death: int) -> int:
+    ahead = death * backlog.LOST_FIRST
+    rows = connection.execute(_LET_GO, {"of_id": worker_id, "death": death, "ahead": ahead}).all()
+    backlog.change_waiting(connection, Counter((row.batch_id, row.lane_set) for row in rows))
+    ledger.clear_allowances(connection, worker_id)
+    return len(rows)

@@ -1,0 +1,289 @@
+"""Turns what came back into one Answer. Pure: the same bytes and profile always give the same Answer.
+
+    HttpFault                        -> unreachable, network, timeout, answer_too_large
+    2xx, /chat/completions           -> success with a flag, or an error object, a page, nothing at all
+    2xx, /responses                  -> the same, by its own fields
+    2xx, any other endpoint          -> success, if it is JSON without an error object
+    anything else                    -> a kind by the vendor's code, its phrases, its status (`kinds.py`)
+
+An unknown shape is never taken for success, and no shape raises.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+import msgspec
+
+from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.records import UNKNOWN
+from batchwright.ports.http import FaultCause, HttpEnd, HttpFault, HttpReply
+from batchwright.ports.vendor import Answer
+from batchwright.vendors import chat_answers, event_streams, responses_answers
+from batchwright.vendors.chat_answers import CHAT_DECODER, ChatAnswer, loose_chat
+from batchwright.vendors.error_bodies import ErrorView, error_in_success, read_error, unwrap
+from batchwright.vendors.headers import find_request_id, read_headers, read_limits, read_reset_s
+from batchwright.vendors.kinds import kind_in_success, kind_of_refusal
+from batchwright.vendors.profiles import ZERO_VALUE, Profile
+from batchwright.vendors.responses_answers import RESPONSES_DECODER, ResponsesAnswer, loose_responses
+from batchwright.vendors.usage import Charge, Usage, read_cost, read_spent, usage_from
+from batchwright.vendors.valid_text import one_line, repair
+from batchwright.vendors.waits import bounded, parse_wait
+
+CHAT_ENDPOINTS = frozenset({"/chat/completions", "/completions"})
+RESPONSES_ENDPOINT = "/responses"
+MAX_EXCERPT_CHARS = 200
+"""What is shown of a body that is no JSON: enough to recognise a proxy's error page."""
+
+
+class OtherAnswer(msgspec.Struct, gc=False):
+    """What is read of an endpoint whose answers we do not know."""
+
+    usage: Usage | None = None
+    error: Any = None
+    object: str | None = None
+    type: str | None = None
+    infrai: Charge | None = None
+
+
+_OTHER_DECODER = msgspec.json.Decoder(OtherAnswer)
+_PLAIN = Flag.PLAIN
+"""An enum's member is a slow look-up in Python 3.11, and this one is needed for every answer."""
+_BROKEN = (msgspec.DecodeError, RecursionError)
+
+Parsed = ChatAnswer | ResponsesAnswer | OtherAnswer
+
+
+def classify(end: HttpEnd, profile: Profile, *, endpoint: str, now_ms: int, sample: bool = False) -> Answer:
+    """`now_ms` (since the epoch) reads dates in headers; `sample`: look at a success's limit headers too."""
+    if isinstance(end, HttpFault):
+        return classify_fault(end)
+    body = repair(end.body)
+    head = end.head.lower()
+    if 200 <= end.status <= 299:
+        answer = _read_success(end.status, body, profile=profile, endpoint=endpoint)
+        if sample or _says_zero(head, profile):
+            answer.limits = read_limits(read_headers(head), profile.limits, now_ms)
+        if profile.cost_header and answer.cost_picousd == UNKNOWN:
+            answer.cost_picousd = read_cost(read_headers(head).get(profile.cost_header, ""))
+    else:
+        answer = _read_refusal(end, body, profile=profile, endpoint=endpoint, now_ms=now_ms)
+    answer.request_id = find_request_id(head, end.head)
+    return answer
+
+
+def classify_fault(fault: HttpFault) -> Answer:
+    """No answer came; `detail` is the transport's own sentence."""
+    return Answer(kind=_fault_kind(fault.cause), message=one_line(fault.detail, MAX_EXCERPT_CHARS))
+
+
+def _fault_kind(cause: FaultCause) -> FailureKind:
+    match cause:
+        case FaultCause.UNREACHABLE:
+            return FailureKind.UNREACHABLE
+        case FaultCause.NETWORK:
+            return FailureKind.NETWORK
+        case FaultCause.TIMEOUT:
+            return FailureKind.TIMEOUT
+        case FaultCause.TOO_LARGE:
+            return FailureKind.ANSWER_TOO_LARGE
+        case _:
+            assert_never(cause)
+
+
+def _says_zero(head: bytes, profile: Profile) -> bool:
+    """On every answer's way, so one short search first: few heads have a header whose value is 0."""
+    return ZERO_VALUE in head and any(needle in head for needle in profile.zero_needles)
+
+
+# ------------------------------------------------------------------------------------------------------------ 2xx
+
+
+def _read_success(status: int, body: bytes, *, profile: Profile, endpoint: str) -> Answer:
+    parsed = _parse(body, endpoint)
+    if parsed is None:
+        return _no_answer(status, body, profile)
+    if parsed.error or parsed.object == "error" or parsed.type == "error":
+        return _error_in_success(status, body, parsed=parsed, error=_decode(body), profile=profile)
+    end: Flag | FailureKind = _PLAIN
+    message = ""
+    if isinstance(parsed, ChatAnswer):
+        if not chat_answers.is_ordinary(parsed):
+            if error := chat_answers.first_error(parsed):
+                return _error_in_success(status, body, parsed=parsed, error={"error": error}, profile=profile)
+            end, message = chat_answers.ending(parsed, profile)
+    elif isinstance(parsed, ResponsesAnswer):
+        end, message = responses_answers.ending(parsed)
+    spent = read_spent(parsed.usage)
+    return Answer(
+        kind=end if isinstance(end, FailureKind) else None,
+        flag=end if isinstance(end, Flag) else _PLAIN,
+        http_status=status,
+        body=body,
+        message=message,
+        prompt_tokens=spent.prompt_tokens,
+        completion_tokens=spent.completion_tokens,
+        cached_tokens=spent.cached_tokens,
+        cost_picousd=_stated_cost(parsed, profile),
+    )
+
+
+def _parse(body: bytes, endpoint: str) -> Parsed | None:
+    """None for what is no JSON, and for JSON that is no object where an object is expected."""
+    try:
+        if endpoint in CHAT_ENDPOINTS:
+            return CHAT_DECODER.decode(body)
+        if endpoint == RESPONSES_ENDPOINT:
+            return RESPONSES_DECODER.decode(body)
+        return _OTHER_DECODER.decode(body)
+    except _BROKEN:
+        return _parse_loosely(body, endpoint)
+
+
+def _parse_loosely(body: bytes, endpoint: str) -> Parsed | None:
+    value = _decode(body)
+    found = unwrap(value)
+    wrapped = isinstance(value, list)
+    if endpoint in CHAT_ENDPOINTS or endpoint == RESPONSES_ENDPOINT:
+        if found is None or (wrapped and not found.get("error")):
+            return None
+        return loose_responses(found) if endpoint == RESPONSES_ENDPOINT else loose_chat(found)
+    if value is None:
+        return None
+    if found is None or wrapped:
+        return OtherAnswer(error=found.get("error") if found is not None else None)
+    return OtherAnswer(usage=usage_from(found.get("usage")), error=found.get("error"))
+
+
+def _decode(body: bytes) -> object:
+    """None for what is no JSON (and for null, which is no answer either)."""
+    try:
+        return msgspec.json.decode(body)
+    except _BROKEN:
+        return None
+
+
+def _stated_cost(parsed: Parsed, profile: Profile) -> int:
+    if parsed.infrai is not None:
+        return read_cost(parsed.infrai.cost_usd)
+    if profile.usage_cost_is_usd and parsed.usage is not None:
+        return read_cost(parsed.usage.cost)
+    return UNKNOWN
+
+
+def _error_in_success(status: int, body: bytes, *, parsed: Parsed, error: object, profile: Profile) -> Answer:
+    view = error_in_success(error) or ErrorView(message="the answer is an error object that says nothing")
+    spent = read_spent(parsed.usage)
+    return Answer(
+        kind=kind_in_success(view, profile),
+        http_status=status,
+        body=body,
+        code=view.code,
+        param=view.param,
+        message=view.message,
+        prompt_tokens=spent.prompt_tokens,
+        completion_tokens=spent.completion_tokens,
+        cached_tokens=spent.cached_tokens,
+        cost_picousd=_stated_cost(parsed, profile),
+        wait_s=parse_wait(view.delay, 0),
+    )
+
+
+def _no_answer(status: int, body: bytes, profile: Profile) -> Answer:
+    """A 200 that is no JSON: a page, nothing, or an event stream."""
+    if event_streams.looks_like_one(body):
+        return _stream_answer(status, body, profile)
+    if not body.strip():
+        message = f"HTTP {status} with an empty body; expected a JSON object"
+    else:
+        message = f"HTTP {status} without a JSON object: {_excerpt(body)}"
+    return Answer(kind=FailureKind.BAD_RESPONSE, http_status=status, body=body, message=message)
+
+
+def _stream_answer(status: int, body: bytes, profile: Profile) -> Answer:
+    """The row asked for a stream: asking again would be paid again and end in the same way."""
+    stream = event_streams.read(body)
+    view = error_in_success(stream.error)
+    spent = read_spent(stream.usage)
+    return Answer(
+        kind=kind_in_success(view, profile) if view is not None else FailureKind.INVALID_REQUEST,
+        http_status=status,
+        body=body,
+        code=view.code if view is not None else "event_stream",
+        param=view.param if view is not None else "stream",
+        message=view.message
+        if view is not None
+        else "the answer came as an event stream, which is not read here; leave `stream` out of the row",
+        prompt_tokens=spent.prompt_tokens,
+        completion_tokens=spent.completion_tokens,
+        cached_tokens=spent.cached_tokens,
+    )
+
+
+def _excerpt(body: bytes) -> str:
+    return one_line(body[: 4 * MAX_EXCERPT_CHARS].decode("utf-8", "replace"), MAX_EXCERPT_CHARS)
+
+
+# ------------------------------------------------------------------------------------------------------- the rest
+
+
+def _read_refusal(reply: HttpReply, body: bytes, *, profile: Profile, endpoint: str, now_ms: int) -> Answer:
+    headers = read_headers(reply.head)
+    view = read_error(_decode(body))
+    kind = kind_of_refusal(reply.status, view, profile)
+    limits = read_limits(headers, profile.limits, now_ms)
+    wait_s = max(
+        parse_wait(headers.get("retry-after", ""), now_ms),
+        _milliseconds(headers.get("retry-after-ms", "")),
+        parse_wait(view.delay, now_ms) if view is not None else 0.0,
+        limits.reset_s if limits is not None else 0.0,
+    )
+    if not wait_s and kind is FailureKind.RATE_LIMITED:
+        wait_s = read_reset_s(headers, profile.limits, now_ms)
+    return Answer(
+        kind=kind,
+        http_status=reply.status,
+        body=body,
+        code=view.code if view is not None else "",
+        param=view.param if view is not None else "",
+        message=_refusal_message(reply.status, body, headers=headers, view=view, endpoint=endpoint),
+        wait_s=wait_s,
+        limits=limits,
+    )
+
+
+def _milliseconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        return 0.0
+    return bounded(number / 1000) if number == number else 0.0  # noqa: PLR0124  (not a number is no wait)
+
+
+def _refusal_message(
+    status: int, body: bytes, *, headers: dict[str, str], view: ErrorView | None, endpoint: str
+) -> str:
+    """The vendor's own sentence where it sends one; ours where the address, not the row, is wrong."""
+    said = view.message if view is not None else ""
+    if 300 <= status <= 399:
+        host = location_host(headers.get("location", ""))
+        leads = f", this one leads to {host}" if host else ""
+        return f"HTTP {status}: redirects are not followed{leads}; correct the base URL"
+    if status == 404 and (view is None or not view.structured):
+        return (
+            f"HTTP 404: there is no {endpoint} below the base URL; is its path right (many end in /v1)? {said}".rstrip()
+        )
+    if said:
+        return said
+    return f"HTTP {status} without a message" if not body.strip() else f"HTTP {status}: {_excerpt(body)}"
+
+
+def location_host(location: str) -> str:
+    """Host of a Location header, or its path where it names none; never its query, which may hold a secret."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(location)
+    except ValueError:
+        return ""
+    return one_line(parts.netloc.rpartition("@")[2] or parts.path, MAX_EXCERPT_CHARS)

@@ -1,0 +1,79 @@
+"""A vendor that speaks the OpenAI-shaped protocol over HTTP: base URL + endpoint, a bearer key, one answer a row.
+
+The path is the base URL's and the endpoint's, joined as they are: a version such as `/v1` is part of the base URL,
+since vendors differ in it. The key is in the targets' headers alone: no attribute, no repr, no message holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from batchwright.ports.clock import Clock
+from batchwright.ports.http import HttpClient, HttpEnd, HttpTarget
+from batchwright.ports.vendor import Answer, VendorCall
+from batchwright.vendors.classify import classify
+from batchwright.vendors.late_answer import LateAnswer, internal_answer
+from batchwright.vendors.profiles import Profile
+
+LIMITS_SAMPLE = 32
+"""Of this many answers one has its limit headers read: they change slowly, and reading them costs as much as the rest
+of an answer. One that says that nothing remains is always read."""
+
+
+class OpenAIVendor:
+    """Implements `ports.vendor.Vendor`. To be used on the loop's thread."""
+
+    def __init__(
+        self,
+        http: HttpClient,
+        *,
+        base_url: str,
+        key: str,
+        profile: Profile,
+        clock: Clock,
+        agent: str,
+        max_in_flight: int = 0,
+    ) -> None:
+        """`key` empty: none is sent. `agent` is the User-Agent. Raises ValueError for an address or a key that cannot
+        be sent."""
+        self.max_in_flight = max_in_flight
+        headers = {"content-type": "application/json", "accept": "application/json", "user-agent": agent}
+        if key:
+            headers["authorization"] = f"Bearer {key}"
+        self._open_target = _target_opener(http, base_url, headers)
+        self._targets: dict[str, HttpTarget] = {}
+        self._profile = profile
+        self._clock = clock
+        self._answers = 0
+        self._targets["/chat/completions"] = self._open_target("/chat/completions")
+
+    def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> VendorCall:
+        try:
+            target = self._targets.get(endpoint)
+            if target is None:
+                target = self._targets[endpoint] = self._open_target(endpoint)
+            return target.send(body, lambda end: on_end(self._read(end, endpoint)))
+        except Exception as error:
+            return LateAnswer(on_end, internal_answer(error))
+
+    async def close(self) -> None:
+        """The client was handed in, so its connections are closed by whoever opened it."""
+        self._targets.clear()
+
+    def _read(self, end: HttpEnd, endpoint: str) -> Answer:
+        self._answers += 1
+        sample = self._answers % LIMITS_SAMPLE == 1
+        try:
+            return classify(end, self._profile, endpoint=endpoint, now_ms=self._clock.now_ms(), sample=sample)
+        except Exception as error:
+            return internal_answer(error)
+
+
+def _target_opener(http: HttpClient, base_url: str, headers: dict[str, str]) -> Callable[[str], HttpTarget]:
+    return lambda endpoint: http.target("POST", join_url(base_url, endpoint), headers)
+
+
+def join_url(base_url: str, endpoint: str) -> str:
+    """The endpoint goes below the base URL's path; a query (Azure's `?api-version=`) stays at the end."""
+    address, mark, query = base_url.strip().partition("?")
+    return f"{address.rstrip('/')}{endpoint}{mark}{query}"

@@ -1,0 +1,123 @@
+"""A vendor's answer as a reader of results wants it: the answer's text and the whole, each as JSON that can be spliced.
+
+Nothing here decides whether an answer is a good one: that was decided once, when it came (`vendors`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from batchwright.wire.json_text import mend_surrogates, one_line, string
+
+NULL = b"null"
+_NULL = Raw(NULL)
+
+
+class Reply(msgspec.Struct, gc=False):
+    """Every field is JSON text in one line, valid UTF-8; `null` where the answer has none."""
+
+    content: bytes = NULL
+    """The first choice's content, as it is: a string, null, a list of parts."""
+    finish_reason: bytes = NULL
+    model: bytes = NULL
+    usage: bytes = NULL
+    whole: bytes = NULL
+    """The answer; a JSON string of its text where it is no JSON."""
+    is_json: bool = False
+
+
+class _Message(msgspec.Struct, gc=False):
+    content: Raw = _NULL
+
+
+class _Choice(msgspec.Struct, gc=False):
+    message: _Message | None = None
+    finish_reason: Raw = _NULL
+    text: Raw = _NULL
+    """Of the older completions endpoint."""
+
+
+class _Answer(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    model: Raw = _NULL
+    usage: Raw = _NULL
+    output: Raw = _NULL
+    """Of the responses endpoint."""
+
+
+class _Part(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str = ""
+
+
+class _Item(msgspec.Struct, gc=False):
+    content: list[_Part] | None = None
+
+
+class _Incomplete(msgspec.Struct, gc=False):
+    reason: Raw = _NULL
+
+
+class _Response(msgspec.Struct, gc=False):
+    output: list[_Item]
+    status: Raw = _NULL
+    incomplete_details: _Incomplete | None = None
+
+
+_read_answer = msgspec.json.Decoder(_Answer).decode
+_read_response = msgspec.json.Decoder(_Response).decode
+_read_raw = msgspec.json.Decoder(Raw).decode
+
+
+def read_reply(body: bytes) -> Reply:
+    """Never raises. An empty body gives nulls."""
+    if not body:
+        return Reply()
+    text = one_line(body)
+    try:
+        answer = _read_answer(text)
+    except msgspec.ValidationError:
+        return _unknown_shape(text)
+    except msgspec.DecodeError:
+        mended = mend_surrogates(text)
+        return read_reply(mended) if mended != text else Reply(whole=_as_string(body))
+    except RecursionError:
+        return Reply(whole=_as_string(body))
+    reply = Reply(model=bytes(answer.model), usage=bytes(answer.usage), whole=text, is_json=True)
+    if answer.choices:
+        first = answer.choices[0]
+        reply.content = bytes(first.message.content if first.message is not None else first.text)
+        reply.finish_reason = bytes(first.finish_reason)
+    elif answer.choices is None and bytes(answer.output) != NULL:
+        _read_output(text, reply)
+    return reply
+
+
+def _unknown_shape(text: bytes) -> Reply:
+    """JSON of another shape than a chat answer's. A typed decode stops at the first surprise, so the rest of the syntax
+    is looked at here."""
+    try:
+        _read_raw(text)
+    except msgspec.DecodeError:
+        mended = mend_surrogates(text)
+        return read_reply(mended) if mended != text else Reply(whole=_as_string(text))
+    except RecursionError:
+        return Reply(whole=_as_string(text))
+    return Reply(whole=text.strip(), is_json=True)
+
+
+def _read_output(text: bytes, reply: Reply) -> None:
+    try:
+        response = _read_response(text)
+    except msgspec.ValidationError:
+        return
+    parts = [part.text for item in response.output for part in item.content or () if part.type == "output_text"]
+    if parts:
+        reply.content = string("".join(parts))
+    details = response.incomplete_details
+    reply.finish_reason = bytes(details.reason if details is not None else response.status)
+
+
+def _as_string(body: bytes) -> bytes:
+    return string(body.decode("utf-8", "replace"))

@@ -1,0 +1,138 @@
+"""Rows on their way out: a `RowView` -> one line of the output file, as an Infrai results item.
+
+Lines are spliced from bytes: the vendor's answer is checked by one typed decode that builds nothing but the few fields
+needed, and goes into the line as it came. What is written is always one line of valid JSON in valid UTF-8, whatever a
+vendor sent: an answer that is no JSON becomes a JSON string.
+
+    ok              true, false, or null for a row that has not ended (then `state` says pending or reserved)
+    cost_usd        null where nothing is known of its cost; else the known part, so that the lines of a file add up
+                    to the batch's known cost
+    error.cause     what the vendor (or the check of the row) said: http_status, code, param; absent if nothing
+    response        the vendor's whole last answer; absent if there was none
+"""
+
+from __future__ import annotations
+
+from batchwright.core import row_map
+from batchwright.core.failures import KINDS, FailureKind, Flag
+from batchwright.core.money import usd_text
+from batchwright.core.records import Record
+from batchwright.core.rows import RowView
+from batchwright.wire.json_text import string
+from batchwright.wire.reply import NULL, read_reply
+
+_FLAG_TEXT: dict[int, bytes] = {
+    byte: b"[]" if flag is Flag.PLAIN else b'["%b"]' % flag.value.encode() for byte, flag in row_map.BYTE_FLAGS.items()
+}
+_CLOSED: dict[FailureKind, str] = {
+    FailureKind.CANCELLED: "the batch was cancelled before this row was answered",
+    FailureKind.EXPIRED: "the batch's deadline passed before this row was answered",
+    FailureKind.STOPPED: "the batch was stopped before this row was answered",
+}
+_RETRYABLE = (b"false", b"true")
+
+
+def infrai_line(view: RowView) -> bytes:
+    """One output line, with its newline. Never raises for anything that a vendor or a row's text may hold."""
+    record = view.record
+    if record is None or not row_map.is_success(view.byte):
+        return _other_line(view)
+    reply = read_reply(record.body)
+    return (
+        b'{"ok":true,"request_index":%d,%b"cost_usd":%b,"vendor":%b,'
+        b'"result":{"content":%b,"finish_reason":%b,"model":%b,"usage":%b},'
+        b'"flags":%b,"attempts":%d,"response":%b}\n'
+    ) % (
+        view.request_index,
+        _label(view),
+        cost_text(record),
+        string(record.vendor),
+        reply.content,
+        reply.finish_reason,
+        reply.model,
+        reply.usage,
+        _FLAG_TEXT[view.byte],
+        record.attempts,
+        reply.whole,
+    )
+
+
+def kind_of_end(view: RowView) -> FailureKind:
+    """Why a row that ended without success did; INTERNAL for a success whose record is missing (a fault of ours)."""
+    return row_map.BYTE_KINDS.get(view.byte, FailureKind.INTERNAL)
+
+
+def failure_message(view: RowView, kind: FailureKind) -> str:
+    """A sentence for people, never empty."""
+    record = view.record
+    if kind in _CLOSED:
+        return _CLOSED[kind]
+    if record is None:
+        return "the store has no record of how this row ended"
+    return record.message or f"the row ended as {kind.value}"
+
+
+def cost_text(record: Record | None) -> bytes:
+    """`cost_usd` as JSON."""
+    if record is None:
+        return b"0"
+    if not record.cost_picousd and (record.unpriced or record.no_usage):
+        return NULL
+    return usd_text(record.cost_picousd).encode()
+
+
+def _label(view: RowView) -> bytes:
+    custom_id = view.input.custom_id
+    return b"" if custom_id is None else b'"custom_id":%b,' % string(custom_id)
+
+
+def _other_line(view: RowView) -> bytes:
+    record = view.record
+    ended = row_map.is_end(view.byte)
+    state = b"" if ended else b'"state":"%b",' % row_map.name_of(view.byte).encode()
+    response = b""
+    if record is not None and record.body:
+        response = b',"response":%b' % read_reply(record.body).whole
+    return b'{"ok":%b,%b"request_index":%d,%b"cost_usd":%b,"vendor":%b,"error":%b,"flags":[],"attempts":%d%b}\n' % (
+        b"false" if ended else NULL,
+        state,
+        view.request_index,
+        _label(view),
+        cost_text(record),
+        string(record.vendor) if record is not None and record.vendor else NULL,
+        _error(view) if ended else NULL,
+        record.attempts if record is not None else 0,
+        response,
+    )
+
+
+def _error(view: RowView) -> bytes:
+    kind = kind_of_end(view)
+    row = KINDS[kind]
+    more = b""
+    if kind in _CLOSED:
+        more += b',"may_have_been_sent":%b' % _RETRYABLE[view.may_have_been_sent]
+    if kind is FailureKind.INVALID_ROW and view.input.line:
+        more += b',"line":%d' % view.input.line
+    more += _cause(view.record)
+    return b'{"code":"%b","kind":"%b","http_status":%d,"message":%b,"retryable":%b%b}' % (
+        row.code.encode(),
+        kind.value.encode(),
+        row.http_status,
+        string(failure_message(view, kind)),
+        _RETRYABLE[row.retryable],
+        more,
+    )
+
+
+def _cause(record: Record | None) -> bytes:
+    if record is None:
+        return b""
+    said = []
+    if record.http_status:
+        said.append(b'"http_status":%d' % record.http_status)
+    if record.code:
+        said.append(b'"code":%b' % string(record.code))
+    if record.param:
+        said.append(b'"param":%b' % string(record.param))
+    return b',"cause":{%b}' % b",".join(said) if said else b""

@@ -1,0 +1,206 @@
+"""What a row's body says of itself, and everything that is wrong with it.
+
+`read_body` is the fast way: one typed decode that builds next to nothing. Whatever that refuses is looked at again,
+slowly and completely, by `explain_body`, which also decides what is merely unusual and passes: only what no vendor
+could answer is a finding, everything else is for the vendor to judge.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from batchwright.core.endpoints import CHAT
+from batchwright.wire.json_text import kind_of
+
+MAX_OUTPUT_TOKENS = 2**40
+"""A row's own bound is clamped here: a number with hundreds of digits is legal JSON and no bound at all."""
+
+CODES: dict[str, str] = {
+    "invalid_json_line": "the line is no JSON value",
+    "invalid_utf8": "the line is not UTF-8",
+    "invalid_type": "a value is of another type than expected: the row, its body, messages, model ...",
+    "missing_required_parameter": "the row lacks a body, or a chat body lacks messages",
+    "row_too_large": "the line is longer than one row may be",
+    "duplicate_custom_id": "an earlier line has the same custom_id",
+    "invalid_custom_id": "custom_id is no string, or too long to be a label",
+    "invalid_method": "method is another than POST",
+    "invalid_url": "url is no endpoint: an absolute address, a query, an odd path",
+    "url_mismatch": "url is another endpoint than that of the first row",
+    "unsupported_capability": "an item's capability is none that can be sent",
+    "stream_not_supported": "the row asks for a streamed answer",
+    "unroutable": "no configured vendor serves the row's model",
+    "template_not_applicable": "--prompt or --system was given, but the row has messages of its own",
+    "missing_column": "the row lacks a column that the template names",
+    "ragged_row": "a table's row has more or fewer fields than its header",
+    "empty_file": "the input has no rows",
+    "json_array": "the input is one JSON value over many lines instead of one object a line",
+}
+"""Every code a finding can have. Those that OpenAI's batch validation has too carry its names."""
+
+
+class Problem(NamedTuple):
+    """A finding without its line."""
+
+    code: str
+    message: str
+    param: str = ""
+
+
+class BodyFacts(msgspec.Struct, gc=False):
+    model: str
+    """Empty: names none."""
+    output_tokens: int
+    """Its own bound times `n`; 0: none."""
+
+
+class _Message(msgspec.Struct, gc=False):
+    role: str
+
+
+class _Body(msgspec.Struct, gc=False):
+    model: str | None = None
+    stream: bool | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    max_output_tokens: int | None = None
+    n: int | None = None
+
+
+class _ChatBody(_Body, kw_only=True, gc=False):
+    messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
+
+
+_read_chat = msgspec.json.Decoder(_ChatBody).decode
+_read_other = msgspec.json.Decoder(_Body).decode
+_read_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+_read_list = msgspec.json.Decoder(list[Raw]).decode
+_read_any = msgspec.json.Decoder().decode
+
+
+def read_body(body: bytes | Raw, endpoint: str) -> BodyFacts | None:
+    """None: something is wrong or unusual, ask `explain_body`. Raises nothing."""
+    try:
+        found = _read_chat(body) if endpoint == CHAT else _read_other(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if found.stream:
+        return None
+    return BodyFacts(found.model or "", _output_bound(found))
+
+
+def _output_bound(body: _Body) -> int:
+    bound = body.max_tokens or 0
+    if body.max_completion_tokens is not None:
+        bound = max(bound, body.max_completion_tokens)
+    if body.max_output_tokens is not None:
+        bound = max(bound, body.max_output_tokens)
+    if body.n is not None and body.n > 1:
+        bound *= body.n
+    return bound if 0 <= bound < MAX_OUTPUT_TOKENS else 0
+
+
+def explain_body(body: bytes | Raw, endpoint: str) -> tuple[BodyFacts, list[Problem]]:
+    """All that is wrong with a body, and what it says of itself as far as that can be read.
+
+    The body is an object. Raises nothing.
+    """
+    problems: list[Problem] = []
+    try:
+        fields = _read_fields(body)
+        numbers: dict[str, Raw] = {
+            name: fields[name] for name in _NUMBERS if name in fields and _is_integer(fields[name])
+        }
+        model = _read_model(fields.get("model"), problems)
+        _check_stream(fields.get("stream"), problems)
+        if endpoint == CHAT:
+            _check_messages(fields.get("messages"), problems)
+        bounds = _read_other(msgspec.json.encode(numbers))
+    except RecursionError:
+        return BodyFacts("", 0), [nested_too_deeply("body")]
+    except msgspec.DecodeError as error:
+        return BodyFacts("", 0), [Problem("invalid_json_line", f"not valid JSON: {error}", "body")]
+    return BodyFacts(model, _output_bound(bounds)), problems
+
+
+def nested_too_deeply(param: str) -> Problem:
+    return Problem("invalid_json_line", "brackets are nested too deeply to be read", param)
+
+
+_NUMBERS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "n")
+
+
+def _is_integer(value: Raw) -> bool:
+    return type(_read_any(value)) is int
+
+
+def _read_model(value: Raw | None, problems: list[Problem]) -> str:
+    if value is None:
+        return ""
+    model = _read_any(value)
+    if model is None:
+        return ""
+    if isinstance(model, str):
+        return model
+    problems.append(Problem("invalid_type", f"model must be a string, got {kind_of(bytes(value))}", "body.model"))
+    return ""
+
+
+def _check_stream(value: Raw | None, problems: list[Problem]) -> None:
+    text = bytes(value) if value is not None else b"null"
+    if text == b"true":
+        problems.append(
+            Problem(
+                "stream_not_supported",
+                "stream is true; rows of a batch are answered whole: leave it out or say false",
+                "body.stream",
+            )
+        )
+    elif text not in (b"false", b"null"):
+        problems.append(
+            Problem("invalid_type", f"stream must be false or absent, got {kind_of(text)} {_clip(text)}", "body.stream")
+        )
+
+
+def _check_messages(value: Raw | None, problems: list[Problem]) -> None:
+    if value is None:
+        problems.append(
+            Problem(
+                "missing_required_parameter",
+                "a chat body needs messages: a non-empty list of objects with a role",
+                "body.messages",
+            )
+        )
+        return
+    kind = kind_of(bytes(value))
+    if kind != "array":
+        problems.append(
+            Problem("invalid_type", f"messages must be a non-empty array of objects, got {kind}", "body.messages")
+        )
+        return
+    messages = _read_list(value)
+    if not messages:
+        problems.append(Problem("invalid_type", "messages is empty; at least one message is needed", "body.messages"))
+    for position, message in enumerate(messages):
+        problem = _message_problem(bytes(message), f"messages[{position}]")
+        if problem is not None:
+            problems.append(problem)
+            return
+
+
+def _message_problem(message: bytes, name: str) -> Problem | None:
+    kind = kind_of(message)
+    if kind != "object":
+        return Problem("invalid_type", f"{name} must be an object, got {kind}", f"body.{name}")
+    role = _read_fields(message).get("role")
+    if role is None:
+        return Problem("missing_required_parameter", f"{name} needs a role", f"body.{name}.role")
+    if kind_of(bytes(role)) != "string":
+        return Problem("invalid_type", f"{name}.role must be a string, got {kind_of(bytes(role))}", f"body.{name}.role")
+    return None
+
+
+def _clip(text: bytes) -> str:
+    return text[:40].decode("utf-8", "replace")

@@ -1,0 +1,353 @@
+"""One line of a rows file -> a `SourceRow`: what is to be sent, or everything that is wrong with it.
+
+The shapes that are understood, by what stands at the top of the object:
+
+    body                 an OpenAI batch line (custom_id, method, url, body) or an item of Infrai's batch API
+                         (capability, body); only the body is a must
+    messages             a chat body on its own; a custom_id in it is ours and is taken out
+    prompt (a string)    a chat body whose messages are written as `prompt`, and `system` if there is one; whatever else
+                         it has belongs to the body
+    with --prompt        any object without messages or body: its fields are the template's columns, and nothing else of
+                         it is sent
+
+A line that is none of these but has a field that could be meant (`text`, `question`, ...) is refused with the
+`--prompt` that would do it: guessing which field is the question would spend money on a misunderstanding.
+
+A body is forwarded byte for byte unless something has to change in it: a model or a parameter that it lacks is filled
+in, a vendor's prefix is taken off its model name, our custom_id is taken out of a flat body. Then the body is written
+anew from its fields, each with the bytes it had. Half surrogates become U+FFFD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw
+
+from batchwright.core.endpoints import CHAT, BadEndpoint, normal_endpoint
+from batchwright.core.errors import Finding, UsageError
+from batchwright.core.records import InputRow
+from batchwright.core.routes import find_route
+from batchwright.core.row_options import RowOptions
+from batchwright.core.rows import SourceRow
+from batchwright.wire.json_text import BOM, kind_of, mend_surrogates, string
+from batchwright.wire.row_checks import CODES, BodyFacts, Problem, explain_body, read_body
+from batchwright.wire.row_shapes import (
+    MAX_CUSTOM_ID_CHARS,
+    Parts,
+    as_text,
+    encode,
+    long_custom_id,
+    open_object,
+    read_any,
+    read_custom_id,
+    read_fields,
+    take_apart,
+    text_field,
+    without,
+)
+from batchwright.wire.template import Template
+
+__all__ = ["CODES", "KEPT_LINE_BYTES", "Problem", "RowDecoder"]
+
+KEPT_LINE_BYTES = 4096
+"""So much of a refused line is kept, for people to recognise it."""
+_MAX_CACHED = 10_000
+"""Model names and templates that a decoder remembers; a file with more distinct ones only pays for looking again."""
+
+_ABSENT = Raw(b"")
+_BRACE = ord("{")
+
+
+class _Line(msgspec.Struct, gc=False):
+    """The top of a line, whatever its shape. `Raw | None` would refuse strings, hence the marker."""
+
+    body: Raw = _ABSENT
+    custom_id: str | msgspec.UnsetType | None = msgspec.UNSET
+    method: str | None = None
+    url: str | None = None
+    capability: Raw = _ABSENT
+    messages: Raw = _ABSENT
+    prompt: Raw = _ABSENT
+
+
+class _Target(msgspec.Struct, gc=False):
+    """Where rows of one model name go."""
+
+    lane: str
+    model: str
+    prefix: str
+
+
+_read_line = msgspec.json.Decoder(_Line).decode
+
+
+class RowDecoder:
+    """Decodes the lines of one file. Keeps the endpoint of its first row, which later rows must share.
+
+    Raises UsageError when it is made, if the options cannot be right for any row.
+    """
+
+    def __init__(self, options: RowOptions) -> None:
+        params = dict(options.params)
+        if params.get("stream"):
+            raise UsageError("--param stream=true: rows of a batch are answered whole; leave it out")
+        if "messages" in params:
+            raise UsageError("--param cannot set messages; use --prompt and --system, or write them in the rows")
+        model = params.pop("model", "")
+        if not isinstance(model, str):
+            raise UsageError(f"--param model must be a name, got {model!r}")
+        self._options = options
+        self._templated = bool(options.prompt or options.system)
+        self._model = options.model or model
+        self._params: dict[str, Raw] = {name: Raw(encode(value)) for name, value in params.items()}
+        self._targets: dict[str, _Target | None] = {}
+        self._templates: dict[tuple[str, ...], tuple[Template, Template | None]] = {}
+        self._url = ""
+        self._url_endpoint = ""
+        self.endpoint = ""
+        """The first row's; empty before there is one."""
+
+    def decode(self, line: bytes, number: int) -> SourceRow:
+        """One line, without its line end. Never raises: what cannot be read is a finding."""
+        if not line.isascii():
+            line = line.removeprefix(BOM)
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                return self.refuse(line, number, [_not_utf8(line, error)])
+        line = line.strip()
+        if self._options.prompt:
+            return self._decode_columns(line, number)
+        try:
+            top = _read_line(line)
+        except (msgspec.DecodeError, RecursionError):
+            mended = mend_surrogates(line)
+            return self.decode(mended, number) if mended != line else self._explain(line, number)
+        body = bytes(top.body)
+        if not body:
+            return self._decode_flat(line, number, top)
+        if body[0] != _BRACE or bytes(top.capability) or self._templated:
+            return self._explain(line, number)
+        endpoint = CHAT
+        if top.url is not None:
+            endpoint = self._url_endpoint if top.url == self._url else self._read_url(top.url)
+        if not endpoint or (top.method is not None and top.method != "POST"):
+            return self._explain(line, number)
+        return self._build(Parts(body, top.custom_id or None, endpoint), number, line)
+
+    def fill_template(self, columns: Mapping[str, str], number: int, custom_id: str | None = None) -> SourceRow:
+        """A row of a table: the templates filled from its columns, which are kept beside it.
+
+        Raises UsageError for a template that names a column which is not there.
+        """
+        prompt, system = self.find_templates(tuple(columns))
+        messages = _messages(prompt.fill(columns), system.fill(columns) if system is not None else "")
+        body = b'{"messages":' + messages + b"}"
+        return self._build(Parts(body, custom_id, CHAT, encode(columns)), number, body)
+
+    def find_templates(self, names: tuple[str, ...]) -> tuple[Template, Template | None]:
+        """The prompt's and the system message's template for rows with these columns. Raises UsageError."""
+        found = self._templates.get(names)
+        if found is None:
+            system = self._options.system
+            found = (
+                Template(self._options.prompt, names),
+                Template(system, names, option="--system", constant=True) if system else None,
+            )
+            if len(self._templates) >= _MAX_CACHED:
+                self._templates.clear()
+            self._templates[names] = found
+        return found
+
+    def refuse(
+        self,
+        line: bytes,
+        number: int,
+        problems: list[Problem],
+        *,
+        custom_id: str | None = None,
+        columns: bytes = b"",
+    ) -> SourceRow:
+        """A row that cannot be sent, for at least one reason."""
+        findings = [
+            Finding(line=number, code=problem.code, message=problem.message, param=problem.param)
+            for problem in problems
+        ]
+        row = InputRow(body=line[:KEPT_LINE_BYTES], custom_id=custom_id, columns=columns, line=number)
+        return SourceRow(row=row, finding=findings[0], also=tuple(findings[1:]))
+
+    # ------------------------------------------------------------------------------------------------- the shapes
+
+    def _decode_flat(self, line: bytes, number: int, top: _Line) -> SourceRow:
+        """No body inside: the line is the body, or is to become one."""
+        if top.url is not None or top.method is not None or bytes(top.capability):
+            return self._explain(line, number)
+        if bytes(top.messages):
+            if self._templated:
+                return self._explain(line, number)
+            body = line if top.custom_id is msgspec.UNSET else without(line, "custom_id")
+            return self._build(Parts(body, top.custom_id or None), number, line)
+        if bytes(top.prompt)[:1] != b'"':
+            return self._explain(line, number)
+        fields = read_fields(line)
+        fields.pop("custom_id", None)
+        system = self._options.system
+        if kind_of(bytes(fields.get("system", b""))) == "string":
+            system = text_field(fields, "system")
+            del fields["system"]
+        messages = Raw(_messages(read_any(fields.pop("prompt")), system))
+        return self._build(Parts(encode({"messages": messages} | fields), top.custom_id or None), number, line)
+
+    def _decode_columns(self, line: bytes, number: int) -> SourceRow:
+        """With --prompt: an object whose fields are the template's columns."""
+        fields, problem = open_object(line)
+        if problem is not None:
+            mended = mend_surrogates(line)
+            return self._decode_columns(mended, number) if mended != line else self.refuse(line, number, [problem])
+        if kind_of(bytes(fields.get("body", b""))) == "object" or "messages" in fields:
+            return self._explain(line, number)
+        problems: list[Problem] = []
+        custom_id = read_custom_id(fields, problems)
+        if not problems:
+            try:
+                columns = {name: as_text(value) for name, value in fields.items()}
+                return self.fill_template(columns, number, custom_id)
+            except UsageError as error:
+                problems.append(Problem("missing_column", str(error)))
+        return self.refuse(line, number, problems, custom_id=custom_id)
+
+    def _explain(self, line: bytes, number: int) -> SourceRow:
+        """Every fault of a line, or its row after all where the shape is merely rare."""
+        parts, problems = take_apart(line)
+        if parts.body and self._templated:
+            problems.append(_not_applicable())
+        if not problems:
+            return self._build(parts, number, line)
+        if parts.body and parts.endpoint:
+            facts, more = explain_body(parts.body, parts.endpoint)
+            problems += more + self._check_endpoint(parts.endpoint)
+            if self._find_target(facts.model or self._model) is None:
+                problems.append(self._unroutable(facts.model or self._model))
+        return self.refuse(line, number, problems, custom_id=parts.custom_id)
+
+    # ------------------------------------------------------------------------------------------------ building a row
+
+    def _build(self, parts: Parts, number: int, line: bytes) -> SourceRow:
+        problems: list[Problem] = []
+        body, endpoint, custom_id = parts.body, parts.endpoint, parts.custom_id
+        facts = read_body(body, endpoint)
+        if facts is None:
+            facts, problems = explain_body(body, endpoint)
+        model = facts.model or self._model
+        target = self._find_target(model)
+        if target is None:
+            problems.append(self._unroutable(model))
+        elif not problems and (self._params or target.model != facts.model):
+            body, facts = self._fill(body, target.model, facts, endpoint)
+        if self.endpoint != endpoint:
+            problems += self._check_endpoint(endpoint)
+        if custom_id is not None and len(custom_id) > MAX_CUSTOM_ID_CHARS:
+            problems.append(long_custom_id(custom_id))
+            custom_id = custom_id[:MAX_CUSTOM_ID_CHARS]
+        if problems or target is None:
+            return self.refuse(line, number, problems, custom_id=custom_id, columns=parts.columns)
+        row = InputRow(
+            body=body,
+            custom_id=custom_id,
+            model=target.model,
+            endpoint=endpoint,
+            output_tokens=facts.output_tokens,
+            columns=parts.columns,
+            line=number,
+            model_prefix=target.prefix,
+        )
+        return SourceRow(row=row, lane=target.lane)
+
+    def _fill(self, body: bytes, model: str, facts: BodyFacts, endpoint: str) -> tuple[bytes, BodyFacts]:
+        """The body with what it lacks. Its own fields keep their bytes; nothing it has is replaced but a prefix."""
+        fields = read_fields(body)
+        missing = {name: value for name, value in self._params.items() if not _has(fields, name)}
+        if model != facts.model:
+            missing["model"] = Raw(encode(model))
+        if not missing:
+            return body, facts
+        body = encode(fields | missing)
+        return body, read_body(body, endpoint) or explain_body(body, endpoint)[0]
+
+    def _find_target(self, model: str) -> _Target | None:
+        try:
+            return self._targets[model]
+        except KeyError:
+            pass
+        route = find_route(model, self._options.destinations)
+        target = None
+        if route is not None:
+            target = _Target(str(route.lane), route.model, model[: len(model) - len(route.model)])
+        if len(self._targets) >= _MAX_CACHED:
+            self._targets.clear()
+        self._targets[model] = target
+        return target
+
+    def _unroutable(self, model: str) -> Problem:
+        named = f"no configured vendor serves the model '{model[:100]}'" if model else "the row names no model"
+        vendors = [
+            destination.vendor + (f" ({', '.join(destination.models[:5])})" if destination.models else "")
+            for destination in self._options.destinations[:20]
+        ]
+        listed = f"configured: {', '.join(vendors)}" if vendors else "no vendor is configured"
+        return Problem(
+            "unroutable", f"{named}; {listed}. Models of the local server are named local/NAME", "body.model"
+        )
+
+    def _read_url(self, url: str) -> str:
+        """Empty for what is no endpoint."""
+        try:
+            endpoint = normal_endpoint(url)
+        except BadEndpoint:
+            return ""
+        self._url, self._url_endpoint = url, endpoint
+        return endpoint
+
+    def _check_endpoint(self, endpoint: str) -> list[Problem]:
+        if not self.endpoint:
+            self.endpoint = endpoint
+        if endpoint == self.endpoint or self._options.mixed_endpoints:
+            return []
+        return [
+            Problem(
+                "url_mismatch",
+                f"endpoint '{endpoint}', but the first row's is '{self.endpoint}'; "
+                "one file has one endpoint unless --mixed-endpoints is given",
+                "url",
+            )
+        ]
+
+
+_SAME_BOUND = frozenset({"max_tokens", "max_completion_tokens"})
+
+
+def _has(fields: dict[str, Raw], name: str) -> bool:
+    """Whether a body has a parameter; the two names of the output bound are one, and no vendor takes both."""
+    return name in fields or (name in _SAME_BOUND and not _SAME_BOUND.isdisjoint(fields))
+
+
+def _messages(prompt: str, system: str) -> bytes:
+    head = b'{"role":"system","content":' + string(system) + b"}," if system else b""
+    return b"[" + head + b'{"role":"user","content":' + string(prompt) + b"}]"
+
+
+def _not_applicable() -> Problem:
+    return Problem(
+        "template_not_applicable",
+        "the row has messages or a body of its own; --prompt and --system are for tables and rows of plain columns",
+    )
+
+
+def _not_utf8(line: bytes, error: UnicodeDecodeError) -> Problem:
+    return Problem(
+        "invalid_utf8",
+        f"not UTF-8: byte 0x{line[error.start]:02x} at position {error.start + 1}; "
+        "save the file as UTF-8 (iconv -f WINDOWS-1252 -t UTF-8)",
+    )

@@ -1,0 +1,128 @@
+"""A table (CSV) on its way in: records -> `SourceRow`s, the table's own columns kept beside each.
+
+The header names the columns. The prompt is the `--prompt` template, else the first column there is of `prompt`,
+`question`, `input` and `text`. The only column with a meaning of its own is `custom_id` (not `id`: those repeat, and a
+label must not). No column ever becomes a field of the body: a table of cars has a column `model`.
+
+The delimiter is the one of comma, semicolon and tab that the header has most of, outside quotes.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from batchwright.core.errors import UsageError
+from batchwright.core.row_options import RowOptions
+from batchwright.core.rows import SourceRow
+from batchwright.wire.rows import Problem, RowDecoder
+
+PROMPT_COLUMNS = ("prompt", "question", "input", "text")
+CUSTOM_ID = "custom_id"
+MAX_COLUMNS = 2_000
+"""Far above any table a person made; a header above it is not one."""
+
+_DELIMITERS = (",", ";", "\t")
+
+
+class BadTable(UsageError):
+    """The file as a whole is no table that can be read; the message says why."""
+
+
+class TableDecoder:
+    """Reads one table. `lines` are its lines with their ends, decoded, a byte-order mark already removed.
+
+    The header is read at once: BadTable if there is none or it does not name each column once, UsageError if a
+    template names a column that is not there. Iterating gives each record; None stands for a blank line.
+    """
+
+    def __init__(self, lines: Iterable[str], options: RowOptions, *, delimiter: str = "") -> None:
+        csv.field_size_limit(max(csv.field_size_limit(), options.max_row_bytes))
+        source = iter(lines)
+        first = next((line for line in source if line.strip()), "")
+        if not first:
+            raise BadTable("the table is empty: a header with the columns' names is expected in its first line")
+        self._delimiter = delimiter or _find_delimiter(first)
+        self._reader = csv.reader(_chain(first, source), delimiter=self._delimiter, strict=True)
+        try:
+            header = next(self._reader)
+        except csv.Error as error:
+            raise BadTable(f"the header cannot be read as CSV: {error}") from error
+        self.columns: tuple[str, ...] = _check_header(header)
+        self._options = options if options.prompt else replace(options, prompt=_default_prompt(self.columns))
+        self.decoder = RowDecoder(self._options)
+        self.decoder.find_templates(self.columns)
+        self._id_column = self.columns.index(CUSTOM_ID) if CUSTOM_ID in self.columns else -1
+
+    def __iter__(self) -> Iterator[SourceRow | None]:
+        reader = self._reader
+        while True:
+            line = reader.line_num + 1
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield self._broken(line, error)
+                continue
+            yield self._decode(fields, line) if fields else None
+
+    def _decode(self, fields: list[str], line: int) -> SourceRow:
+        if len(fields) != len(self.columns):
+            return self._ragged(fields, line)
+        custom_id = fields[self._id_column] if self._id_column >= 0 else ""
+        columns = dict(zip(self.columns, fields, strict=True))
+        return self.decoder.fill_template(columns, line, custom_id or None)
+
+    def _ragged(self, fields: list[str], line: int) -> SourceRow:
+        message = (
+            f"{len(fields)} fields, but the header has {len(self.columns)}; "
+            "a field that holds the delimiter or a line break must be in double quotes"
+        )
+        return self.decoder.refuse(self._joined(fields), line, [Problem("ragged_row", message)])
+
+    def _broken(self, line: int, error: csv.Error) -> SourceRow:
+        limit = self._options.max_row_bytes
+        if "field larger" in str(error):
+            message = f"a field above the limit of {limit:,} bytes a row; is a closing quote missing?"
+            return self.decoder.refuse(b"", line, [Problem("row_too_large", message)])
+        return self.decoder.refuse(b"", line, [Problem("ragged_row", f"cannot be read as CSV: {error}")])
+
+    def _joined(self, fields: list[str]) -> bytes:
+        return self._delimiter.join(fields).encode("utf-8")
+
+
+def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from rest
+
+
+def _find_delimiter(header: str) -> str:
+    outside = "".join(header.split('"')[::2])
+    return max(_DELIMITERS, key=outside.count)
+
+
+def _check_header(header: list[str]) -> tuple[str, ...]:
+    if len(header) > MAX_COLUMNS:
+        raise BadTable(f"the header has {len(header):,} columns; at most {MAX_COLUMNS:,} are allowed")
+    empty = [position for position, name in enumerate(header, start=1) if not name.strip()]
+    if empty:
+        raise BadTable(f"column {empty[0]} of the header has no name; each column needs one (header: {header[:20]})")
+    seen: set[str] = set()
+    for name in header:
+        if name in seen:
+            raise BadTable(f"the header names the column '{name}' twice; each column needs a name of its own")
+        seen.add(name)
+    return tuple(header)
+
+
+def _default_prompt(columns: tuple[str, ...]) -> str:
+    for name in PROMPT_COLUMNS:
+        if name in columns:
+            return "{" + name + "}"
+    listed = ", ".join(f"{{{name}}}" for name in columns[:40])
+    raise UsageError(
+        f"no column is called {', '.join(PROMPT_COLUMNS)}, so say what to ask: "
+        f"--prompt 'One word sentiment: {{{columns[-1]}}}'. The columns are: {listed}"
+    )

@@ -1,0 +1,133 @@
+"""A table (CSV) on its way out: the input's own columns first, then what came of the row.
+
+Own columns are written as they came in, so that a table survives the round trip. The added ones hold text that a model
+or a vendor wrote, so a text that a spreadsheet would take for a formula gets an apostrophe in front. An added column
+whose name the input has already is written with `_2` (`_3` ...) behind it. Quoting and line ends are RFC 4180's.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+
+import msgspec
+
+from batchwright.core import row_map
+from batchwright.core.failures import KINDS, Flag
+from batchwright.core.rows import RowView
+from batchwright.wire.json_text import whole_characters
+from batchwright.wire.reply import NULL, read_reply
+from batchwright.wire.results import cost_text, failure_message, kind_of_end
+
+ADDED = (
+    "answer",
+    "finish_reason",
+    "flag",
+    "error_kind",
+    "error_code",
+    "error_message",
+    "prompt_tokens",
+    "completion_tokens",
+    "cost_usd",
+    "attempts",
+)
+WITHOUT_COLUMNS = ("request_index", "custom_id")
+"""What stands first for rows that did not come from a table."""
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+_read_columns = msgspec.json.Decoder(dict[str, str]).decode
+_read_any = msgspec.json.Decoder().decode
+
+
+class TableLines:
+    """Writes one table. `columns` are the input's own (`BatchSpec.csv_columns`); empty for input that was no table."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._own = tuple(columns)
+        first = self._own or WITHOUT_COLUMNS
+        taken = set(first)
+        added = []
+        for name in ADDED:
+            free = name
+            number = 2
+            while free in taken:
+                free = f"{name}_{number}"
+                number += 1
+            taken.add(free)
+            added.append(free)
+        self.names: tuple[str, ...] = (*first, *added)
+        self._sink = _Sink()
+        self._write = csv.writer(self._sink, lineterminator="\r\n").writerow
+
+    def header(self) -> bytes:
+        return self._line(list(self.names))
+
+    def line(self, view: RowView) -> bytes:
+        """One record, with its line end; a text with line breaks makes it more than one physical line."""
+        if self._own:
+            kept = _read_columns(view.input.columns) if view.input.columns else {}
+            fields = [kept.get(name, "") for name in self._own]
+        else:
+            fields = [str(view.request_index), view.input.custom_id or ""]
+        return self._line(fields + _added(view))
+
+    def _line(self, fields: list[str]) -> bytes:
+        self._write(fields)
+        return self._sink.text.encode("utf-8", "replace")
+
+
+class _Sink:
+    """What `csv.writer` writes a record to."""
+
+    text = ""
+
+    def write(self, text: str) -> None:
+        self.text = text
+
+
+def _added(view: RowView) -> list[str]:
+    record = view.record
+    answer = finish_reason = flag = kind_name = code = message = ""
+    if record is not None and row_map.is_success(view.byte):
+        reply = read_reply(record.body)
+        answer = _text(reply.content)
+        finish_reason = _text(reply.finish_reason)
+        found = row_map.BYTE_FLAGS[view.byte]
+        flag = "" if found is Flag.PLAIN else found.value
+    elif row_map.is_end(view.byte):
+        kind = kind_of_end(view)
+        kind_name, code, message = kind.value, KINDS[kind].code, failure_message(view, kind)
+        if record is not None and record.code:
+            code = record.code
+    else:
+        kind_name = row_map.name_of(view.byte)
+    cost = cost_text(record)
+    return [
+        _harmless(answer),
+        _harmless(finish_reason),
+        flag,
+        kind_name,
+        _harmless(code),
+        _harmless(message),
+        _tokens(record.prompt_tokens if record is not None else -1),
+        _tokens(record.completion_tokens if record is not None else -1),
+        "" if cost == NULL else cost.decode(),
+        str(record.attempts if record is not None else 0),
+    ]
+
+
+def _text(value: bytes) -> str:
+    """A string as it is, null as nothing, anything else (a list of parts) as its JSON."""
+    if value == NULL:
+        return ""
+    return str(_read_any(value)) if value[:1] == b'"' else value.decode("utf-8")
+
+
+def _harmless(text: str) -> str:
+    text = whole_characters(text)
+    return "'" + text if text.startswith(_FORMULA) else text
+
+
+def _tokens(count: int) -> str:
+    return str(count) if count >= 0 else ""

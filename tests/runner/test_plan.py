@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_state import BatchState, Pause, PauseCause
+from batchwright.core.failures import FailureKind
+from batchwright.core.money import picousd_from_usd
+from batchwright.core.row_options import RowOptions
+from batchwright.ports.batches import BatchStatus
+from batchwright.runner import commands
+from batchwright.runner.plan import Step, decide, identity_options, newest_that_counts, paused_texts, retry_texts
+from batchwright.runner.request import Delivery, RunRequest
+from support.batch_samples import VENDOR, failed, ok, spec_of, status_of
+
+REQUEST = RunRequest(source="tickets.jsonl")
+COMPLETE = status_of({ok(): 3})
+HALF = status_of({ok(): 1}, total=3)
+
+
+def paused(cause: PauseCause, **spec: object) -> BatchStatus:
+    pause = Pause(cause=cause, reason="first 25 rows all refused", since_ms=1)
+    return status_of({ok(): 1}, total=3, pauses=[pause], spec=spec_of(**spec))
+
+
+def test_nothing_there_starts() -> None:
+    assert decide(REQUEST, None, "").step is Step.START
+
+
+def test_unfinished_goes_on_and_says_how_far_it_is() -> None:
+    plan = decide(REQUEST, HALF, "")
+    assert (plan.step, plan.resume) == (Step.GO_ON, False)
+    assert "1 of 3 rows are done" in plan.says[0]
+
+
+def test_complete_is_only_delivered() -> None:
+    assert decide(REQUEST, COMPLETE, "").step is Step.DELIVER
+
+
+def test_ended_with_failures_is_only_delivered_and_retry_is_told() -> None:
+    partial = status_of({ok(): 2, failed(FailureKind.TIMEOUT): 1})
+    assert decide(REQUEST, partial, "").step is Step.DELIVER
+    assert "batchwright retry b" in retry_texts(partial, "batchwright retry b")[0]
+    assert retry_texts(COMPLETE, "x") == ()
+
+
+def test_fresh_starts_anew_whatever_is_there() -> None:
+    request = replace(REQUEST, fresh=True)
+    assert decide(request, COMPLETE, "").step is Step.START
+    assert decide(request, HALF, "process 7").step is Step.START
+
+
+def test_a_batch_whose_output_another_run_owes_is_watched() -> None:
+    plan = decide(REQUEST, HALF, "process 7")
+    assert plan.step is Step.WATCH
+    assert "Process 7 is running this" in plan.says[0]
+    assert "It writes the output" in plan.says[0]
+
+
+@pytest.mark.parametrize("cause", [PauseCause.GATE, PauseCause.LANE, PauseCause.USER])
+def test_the_same_command_clears_a_pause(cause: PauseCause) -> None:
+    plan = decide(REQUEST, paused(cause), "")
+    assert (plan.step, plan.resume, plan.max_cost_picousd) == (Step.GO_ON, True, -1)
+    assert "first 25 rows all refused" in plan.says[1]
+
+
+@pytest.mark.parametrize(("cap", "step"), [(-1, Step.STAY_PAUSED), (50, Step.STAY_PAUSED), (51, Step.GO_ON)])
+def test_a_budget_pause_needs_a_higher_cap(cap: int, step: Step) -> None:
+    plan = decide(replace(REQUEST, max_cost_picousd=cap), paused(PauseCause.BUDGET, max_cost_picousd=50), "")
+    assert plan.step is step
+    if step is Step.GO_ON:
+        assert (plan.resume, plan.max_cost_picousd) == (True, 51)
+
+
+def test_another_cap_is_set_also_without_a_pause() -> None:
+    batch = status_of({ok(): 1}, total=3, spec=spec_of(max_cost_picousd=50))
+    plan = decide(replace(REQUEST, max_cost_picousd=20), batch, "")
+    assert (plan.resume, plan.max_cost_picousd) == (True, 20)
+
+
+def test_what_a_batch_keeps_is_told_where_the_command_differs() -> None:
+    plan = decide(replace(REQUEST, max_attempts=9, gate=False), HALF, "")
+    assert "--max-attempts 5 (not 9)" in plan.says[-1]
+    assert "its gate (not --no-gate)" in plan.says[-1]
+
+
+def test_of_one_identity_the_newest_that_was_taken_in_counts() -> None:
+    torn = status_of({}, total=3, accepting=True)
+    being_read = status_of({}, total=3, accepting=True, live=True)
+    assert newest_that_counts([torn, COMPLETE]) is COMPLETE
+    assert newest_that_counts([being_read, COMPLETE]) is being_read
+    assert newest_that_counts([torn]) is None
+
+
+def test_a_retry_that_died_half_way_is_not_taken_for_a_torn_intake() -> None:
+    reopening = status_of({ok(): 2}, total=3, accepting=True, batch_round=1)
+    assert reopening.state is BatchState.ACCEPTING
+    assert newest_that_counts([reopening]) is reopening
+    assert decide(REQUEST, reopening, "").step is Step.FINISH_RETRY
+
+
+def test_identity_has_what_changes_a_request_and_nothing_else() -> None:
+    rows = RowOptions(destinations=(VENDOR,), model="m", params={"temperature": 0}, prompt="Say {x}", limit=5)
+    options = identity_options(rows)
+    assert options == {
+        "--model": "m",
+        "--prompt": "Say {x}",
+        "--limit": "5",
+        "--param temperature": "0",
+        "destination": "acme https://acme.example/v1",
+    }
+    other_key = Destination(vendor="acme", base_url="https://acme.example/v1", key_env="OTHER_KEY")
+    assert identity_options(replace(rows, destinations=(other_key,))) == options
+    assert identity_options(replace(rows, mixed_endpoints=True)) == options
+
+
+def test_the_command_that_goes_on_is_exact() -> None:
+    command = ("batchwright", "run", "my rows.jsonl", "--max-cost", "5.00", "-o", "a.jsonl")
+    assert commands.again(command) == "batchwright run 'my rows.jsonl' --max-cost 5.00 -o a.jsonl"
+    cap = picousd_from_usd(5)
+    assert commands.with_cap(command, cap) == "batchwright run 'my rows.jsonl' -o a.jsonl --max-cost 10.00"
+    equals = ("batchwright", "run", "r", "--max-cost=5")
+    assert commands.with_cap(equals, cap) == "batchwright run r --max-cost 10.00"
+    assert "10.00" in commands.with_cap((), cap)
+    delivery = Delivery(output=REQUEST.output, output_format="openai")
+    assert commands.export("batch_1", delivery) == "batchwright export batch_1 --format openai"
+
+
+def test_a_pause_says_why_and_what_goes_on() -> None:
+    command = ("batchwright", "run", "r")
+    assert paused_texts(paused(PauseCause.LANE), command)[-1].endswith("this goes on: batchwright run r")
+    budget = paused(PauseCause.BUDGET, max_cost_picousd=picousd_from_usd(1))
+    assert paused_texts(budget, command)[-1].endswith("batchwright run r --max-cost 2.00")

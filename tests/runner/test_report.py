@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_state import Pause, PauseCause
+from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.money import picousd_from_usd
+from batchwright.core.records import Tally
+from batchwright.core.rows import RowView
+from batchwright.ports.batches import BatchStatus
+from batchwright.runner.gather import MAX_GROUPS, Gathered
+from batchwright.runner.law import InputCount
+from batchwright.runner.report import Report, Timing, Written, build_report, exit_code
+from batchwright.runner.report_text import first_line, report_json, report_text
+from support.batch_samples import failed, ok, spec_of, status_of, view_of
+
+RAN = Timing(wall_s=123.0, rows_ended=5_000, resumed=False)
+
+
+def gathered_of(views: list[RowView]) -> Gathered:
+    gathered = Gathered()
+    gathered.add(views)
+    return gathered
+
+
+def report_of(views: list[RowView], tally: Tally | None = None, **how: object) -> Report:
+    """The report on a batch of just these rows, whose tallies agree with them."""
+    gathered = gathered_of(views)
+    sums = tally or Tally()
+    sums.cost_picousd = gathered.cost_picousd
+    spec = how.pop("spec", None)
+    status = status_of(gathered.by_byte, tally=sums, spec=spec)  # type: ignore[arg-type]
+    values: dict[str, object] = {"timing": RAN} | how
+    return build_report(status, gathered, **values)  # type: ignore[arg-type]
+
+
+def test_first_line_is_the_outcome() -> None:
+    tally = Tally(cost_picousd=picousd_from_usd("1.37"), attempts=5_020)
+    status = status_of({ok(): 4_988, failed(FailureKind.TIMEOUT): 12}, tally=tally)
+    report = build_report(status, None, timing=RAN)
+    assert first_line(report) == "4,988 ok, 12 failed of 5,000 in 2 min 3 s, $1.37"
+
+
+def test_flags_are_counted_apart_within_ok() -> None:
+    report = report_of(
+        [view_of(0, ok()), view_of(1, ok(Flag.TRUNCATED)), view_of(2, ok(Flag.TRUNCATED)), view_of(3, ok(Flag.REFUSED))]
+    )
+    assert first_line(report).startswith("4 ok (2 truncated, 1 refused) of 4 in ")
+
+
+def test_all_failed_names_the_commonest_error_in_the_first_line() -> None:
+    kind = FailureKind.INVALID_REQUEST
+    views = [
+        view_of(0, failed(FailureKind.TIMEOUT)),
+        view_of(1, failed(kind), code="unsupported_parameter", param="max_tokens", message="Use another", http_status=400),
+        view_of(2, failed(kind), code="unsupported_parameter", param="max_tokens", message="Use another", http_status=400),
+    ]
+    line = first_line(report_of(views))
+    assert line.startswith("0 ok, 3 failed of 3")
+    assert line.endswith("most frequent error: invalid_request unsupported_parameter max_tokens: Use another")
+
+
+def test_failures_are_grouped_by_kind_code_and_parameter_with_a_sample_each() -> None:
+    kind = FailureKind.INVALID_REQUEST
+    views = [view_of(index, failed(kind), code="bad", param="n", message="m") for index in range(3)]
+    views += [view_of(3, failed(kind), code="worse", message="\x1b[2Jgone", http_status=422), view_of(4, ok())]
+    report = report_of(views)
+    assert [(group.code, group.param, group.count) for group in report.failures] == [("bad", "n", 3), ("worse", "", 1)]
+    text = report_text(report)
+    assert "3 invalid_request bad n: m (for example row 0, line 1, r0)" in text
+    assert "1 invalid_request worse: [2Jgone (for example row 3, line 4, r3, HTTP 422)" in text
+
+
+def test_groups_are_bounded_and_none_of_their_rows_is_lost() -> None:
+    rows = MAX_GROUPS + 50
+    views = [view_of(index, failed(FailureKind.INVALID_REQUEST), code=f"code {index}") for index in range(rows)]
+    report = report_of(views)
+    assert len(report.failures) <= MAX_GROUPS + 1
+    assert sum(group.count for group in report.failures) == rows
+    assert "in" in report_text(report)
+
+
+def test_unknown_cost_is_said_and_never_zero() -> None:
+    views = [
+        view_of(0, ok(), cost_picousd=picousd_from_usd("1.23"), price_id="p"),
+        view_of(1, ok(), price_id="free"),
+        view_of(2, ok(), unpriced=1),
+        view_of(3, ok(), no_usage=1),
+    ]
+    report = report_of(views)
+    assert first_line(report).endswith("$1.23 known")
+    text = report_text(report)
+    assert "cost: $1.23 known, 1 row without a price, 1 row without usage" in text
+    assert "no price for: m" in text
+
+
+def test_cost_not_known_at_all() -> None:
+    report = report_of([view_of(0, ok(), unpriced=1)])
+    assert first_line(report).endswith("cost not known")
+    assert msgspec.json.decode(report_json(report))["cost"]["known_usd"] is None
+
+
+def test_known_price_of_zero_is_zero() -> None:
+    report = report_of([view_of(0, ok(), price_id="free")])
+    assert first_line(report).endswith("$0")
+    assert msgspec.json.decode(report_json(report))["cost"]["known_usd"] == 0
+
+
+def test_doubt_orphans_and_soft_cap_are_told() -> None:
+    tally = Tally(doubts=3, orphans=2, orphan_picousd=picousd_from_usd("0.25"), attempts=9, retries=4)
+    spec = spec_of(max_cost_picousd=picousd_from_usd(5), soft_cap=True)
+    text = report_text(report_of([view_of(0, ok())], tally, spec=spec))
+    assert "possible double payments: 3" in text
+    assert "$0.25 for 2 answers that came after" in text
+    assert "the cap of $5.00 was soft" in text
+    assert "9 requests, 4 retries" in text
+
+
+def test_simulated_says_so_in_the_first_line_and_below() -> None:
+    spec = spec_of(destinations=(Destination(vendor="simulated", base_url="", protocol="simulated"),))
+    report = report_of([view_of(0, ok())], spec=spec)
+    assert first_line(report).startswith("Simulated: 1 ok")
+    assert "no vendor was asked" in report_text(report)
+    assert msgspec.json.decode(report_json(report))["simulated"] is True
+
+
+def test_the_law_is_shown_with_what_was_written() -> None:
+    written = Written(output=Path("answers.jsonl"), rows=2)
+    report = report_of(
+        [view_of(0, ok()), view_of(1, failed(FailureKind.TIMEOUT))],
+        written=written,
+        read=InputCount(lines=3, rows=2, blank=1),
+    )
+    text = report_text(report)
+    assert "adds up: 3 input lines - 1 blank = 2 rows = 1 ok + 1 failed = 2 written" in text
+    assert "answers: answers.jsonl (2 rows, in input order)" in text
+    assert report.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"written": Written(output=None, rows=1)}, "1 rows were written, the batch has 2"),
+        ({"read": InputCount(lines=3, rows=3, blank=0)}, "the input has 3 rows, the batch 2"),
+        ({"read": InputCount(lines=4, rows=2, blank=1)}, "the input has 4 lines"),
+    ],
+)
+def test_what_does_not_add_up_is_our_fault(change: dict[str, object], sentence: str) -> None:
+    report = report_of([view_of(0, ok()), view_of(1, ok())], **change)
+    assert report.exit_code == 1
+    assert f"DOES NOT ADD UP: {sentence}" in report_text(report)
+
+
+def test_tallies_that_differ_from_the_rows_are_found() -> None:
+    gathered = gathered_of([view_of(0, ok(), cost_picousd=5), view_of(1, failed(FailureKind.TIMEOUT))])
+    status = status_of({ok(): 2}, tally=Tally(cost_picousd=7))
+    report = build_report(status, gathered, timing=RAN)
+    assert report.exit_code == 1
+    assert len(report.law.differences) == 3  # plain, timeout, cost
+
+
+def test_json_is_one_object_with_plain_money() -> None:
+    report = report_of([view_of(0, ok(), cost_picousd=1), view_of(1, failed(FailureKind.TIMEOUT), message="late")])
+    raw = report_json(report)
+    assert b'"known_usd":0.000000000001' in raw
+    decoded = msgspec.json.decode(raw)
+    assert (decoded["ok"], decoded["failed"], decoded["exit_code"], decoded["adds_up"]) == (1, 1, 3, True)
+    assert decoded["failures"][0]["sample"]["message"] == "late"
+
+
+def test_rows_cut_off_may_have_been_billed() -> None:
+    sent = RowView(
+        request_index=0,
+        byte=failed(FailureKind.EXPIRED),
+        record=None,
+        input=view_of(0, ok()).input,
+        may_have_been_sent=True,
+    )
+    report = report_of([sent, view_of(1, ok())])
+    assert "1 row of those cut off may have been sent" in report_text(report)
+    assert "1 expired" in first_line(report)
+
+
+def coded(ends: dict[int, int], **how: object) -> BatchStatus:
+    return status_of(ends, **how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("status", "strict", "code"),
+    [
+        (coded({ok(): 3}), False, 0),
+        (coded({ok(): 2, ok(Flag.EMPTY): 1}), False, 0),
+        (coded({ok(): 2, ok(Flag.EMPTY): 1}), True, 3),
+        (coded({ok(Flag.EMPTY): 1}), True, 4),
+        (coded({ok(): 2, failed(FailureKind.TIMEOUT): 1}), False, 3),
+        (coded({failed(FailureKind.TIMEOUT): 1}), False, 4),
+        (coded({ok(): 2, failed(FailureKind.EXPIRED): 1}), False, 4),
+        (coded({ok(): 2, failed(FailureKind.CANCELLED): 1}), False, 4),
+        (coded({ok(): 2}, total=3, pauses=[Pause(cause=PauseCause.GATE, reason="r", since_ms=1)]), False, 5),
+        (coded({ok(): 2}, total=3), False, 130),
+    ],
+)
+def test_exit_codes(status: BatchStatus, strict: bool, code: int) -> None:
+    assert exit_code(status, strict=strict) == code

@@ -1,0 +1,192 @@
+"""`ports.batches.Batches` in memory, for tests of the runner alone: rows, bytes and records in lists, no worker.
+
+Tallies are kept as a worker keeps them, apart from the rows, so that a test can make the two disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from batchwright.core import row_map
+from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.batch_state import BatchFacts, Pause, PauseCause, count, derive
+from batchwright.core.errors import NoSuchBatch, WrongState
+from batchwright.core.failures import FailureKind
+from batchwright.core.records import InputRow, Record, Tally, UsageKey, UsageSum
+from batchwright.core.rows import RowView, SourceRow
+from batchwright.ports.batches import BatchStatus, Selector, Submit
+
+SEGMENT_ROWS = 3
+
+
+@dataclass
+class MemoryBatch:
+    batch_id: str
+    spec: BatchSpec
+    number: int
+    rows: list[InputRow] = field(default_factory=list)
+    row_map: bytearray = field(default_factory=bytearray)
+    records: dict[int, Record] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    pauses: list[Pause] = field(default_factory=list)
+    closing: FailureKind | None = None
+    accepting: bool = True
+    live: bool = False
+    round: int = 0
+    deadline_ms: int = 0
+
+    def end(self, row: int, record: Record) -> None:
+        """A row's outcome, as a checkpoint writes it."""
+        if self.row_map[row] == row_map.PENDING:
+            row_map.reserve(self.row_map, row)
+        row_map.finish(self.row_map, row, record.byte)
+        self.records[row] = record
+        self._count(record.byte)
+        self.tally.attempts += record.attempts
+        self.tally.cost_picousd += record.cost_picousd
+        self.tally.unpriced += record.unpriced
+        self.tally.no_usage += record.no_usage
+        self.tally.doubts += record.doubts
+        self.tally.prompt_tokens += max(record.prompt_tokens, 0)
+        self.tally.completion_tokens += max(record.completion_tokens, 0)
+
+    def close(self, kind: FailureKind) -> None:
+        """Ends every open row so."""
+        self.closing = kind
+        for row, byte in enumerate(self.row_map):
+            if not row_map.is_end(byte):
+                self.row_map[row] = row_map.KIND_BYTES[kind]
+                self._count(self.row_map[row])
+
+    def _count(self, byte: int) -> None:
+        self.tally.counts[byte] = self.tally.counts.get(byte, 0) + 1
+
+    def open_rows(self) -> list[int]:
+        return [row for row, byte in enumerate(self.row_map) if not row_map.is_end(byte)]
+
+    def status(self) -> BatchStatus:
+        counts = count(len(self.rows), self.tally)
+        settled = not self.accepting and not self.open_rows()
+        facts = BatchFacts(
+            total=len(self.rows),
+            accepting=self.accepting,
+            cancel_requested=self.closing is FailureKind.CANCELLED,
+            expired=self.closing is FailureKind.EXPIRED,
+            paused=bool(self.pauses),
+            settled=settled,
+        )
+        state = derive(facts, self.tally)
+        return BatchStatus(
+            batch_id=self.batch_id,
+            state=state,
+            terminal=state.terminal,
+            spec=self.spec,
+            round=self.round,
+            total=len(self.rows),
+            counts=counts,
+            by_byte=dict(self.tally.counts),
+            tally=self.tally,
+            created_at_ms=1,
+            settled_at_ms=2 if settled else 0,
+            deadline_ms=self.deadline_ms,
+            pauses=tuple(self.pauses),
+            budget_taken_picousd=0,
+            live=self.live,
+        )
+
+
+class MemoryBatches:
+    def __init__(self) -> None:
+        self.batches: dict[str, MemoryBatch] = {}
+
+    async def submit(self, submit: Submit, rows: Iterable[Sequence[SourceRow]]) -> BatchStatus:
+        batch = MemoryBatch(submit.batch_id, submit.spec, len(self.batches))
+        batch.deadline_ms = int(submit.deadline_s * 1000)
+        self.batches[submit.batch_id] = batch
+        try:
+            for chunk in rows:
+                for source_row in chunk:
+                    self._add(batch, source_row)
+        except BaseException:
+            del self.batches[submit.batch_id]
+            raise
+        batch.accepting = False
+        return batch.status()
+
+    def _add(self, batch: MemoryBatch, source_row: SourceRow) -> None:
+        batch.rows.append(source_row.row)
+        batch.row_map.append(row_map.PENDING)
+        finding = source_row.finding
+        if finding is not None:
+            byte = row_map.KIND_BYTES[FailureKind.INVALID_ROW]
+            row = len(batch.rows) - 1
+            record = Record(row=row, byte=byte, attempts=0, used=0, code=finding.code, message=finding.message)
+            batch.end(row, record)
+
+    async def status(self, batch_id: str) -> BatchStatus:
+        return self._batch(batch_id).status()
+
+    def _batch(self, batch_id: str) -> MemoryBatch:
+        if batch_id not in self.batches:
+            raise NoSuchBatch(batch_id)
+        return self.batches[batch_id]
+
+    async def resolve(self, text: str) -> str:
+        return self._batch(text).batch_id
+
+    async def find(self, *, identity: str = "", source: str = "", limit: int = 50) -> list[BatchStatus]:
+        found = [
+            batch
+            for batch in self.batches.values()
+            if (not identity or batch.spec.identity == identity) and (not source or batch.spec.source == source)
+        ]
+        return [batch.status() for batch in sorted(found, key=lambda batch: -batch.number)][:limit]
+
+    async def rows(
+        self, batch_id: str, *, start: int = 0, wanted: frozenset[int] | None = None
+    ) -> AsyncIterator[list[RowView]]:
+        batch = self._batch(batch_id)
+        for first in range(start, len(batch.rows), SEGMENT_ROWS):
+            views = [self._view(batch, row) for row in range(first, min(first + SEGMENT_ROWS, len(batch.rows)))]
+            chosen = [view for view in views if wanted is None or view.byte in wanted]
+            if chosen:
+                yield chosen
+
+    def _view(self, batch: MemoryBatch, row: int) -> RowView:
+        return RowView(
+            request_index=row, byte=batch.row_map[row], record=batch.records.get(row), input=batch.rows[row]
+        )
+
+    async def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
+        return [row for row, input_row in enumerate(self._batch(batch_id).rows) if input_row.custom_id == custom_id]
+
+    async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
+        batch = self._batch(batch_id)
+        if not batch.status().terminal:
+            raise WrongState(f"{batch_id} has not ended")
+        chosen = row_map.select_bytes(selector.kinds, selector.flags) or row_map.FAILURE_BYTES
+        new_map, _, reopened = row_map.reopen(bytes(batch.row_map), chosen)
+        for row, byte in enumerate(new_map):
+            if byte == row_map.PENDING:
+                batch.tally.counts[batch.row_map[row]] -= 1
+        batch.row_map, batch.closing, batch.round = bytearray(new_map), None, batch.round + 1
+        return reopened
+
+    async def cancel(self, batch_id: str) -> BatchStatus:
+        self._batch(batch_id).close(FailureKind.CANCELLED)
+        return await self.status(batch_id)
+
+    async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
+        batch = self._batch(batch_id)
+        batch.pauses.clear()
+        if max_cost_picousd >= 0:
+            fields = {name: getattr(batch.spec, name) for name in BatchSpec.__struct_fields__}
+            batch.spec = BatchSpec(**fields | {"max_cost_picousd": max_cost_picousd})
+        return batch.status()
+
+    async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]:
+        return []
+
+    def pause(self, batch_id: str, cause: PauseCause, reason: str) -> None:
+        self._batch(batch_id).pauses.append(Pause(cause=cause, reason=reason, since_ms=1))

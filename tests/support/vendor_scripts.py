@@ -1,0 +1,203 @@
+"""What a row tells the scripted vendor to do, and the answers that come of it. No sockets here.
+
+A row's script is the first `[[...]]` in its last user message: words, and key=value pairs (values with blanks in double
+quotes). Without one the answer is a 200 whose text is the last word of that message.
+
+    status=429 code=C type=T param=P message="..."   an error object with this status
+    ra=3 ra_ms=250 header="Name: value|Other: value"  headers (ra is Retry-After as written)
+    times=2                     only the first two attempts behave so, then as without a script
+    sleep=0.5 hold              answers later; only when the test releases
+    finish=length content=null|empty|blank|list|TEXT usage=none|zero|floats
+    body=html|empty|nochoices|nochoicekey|cut|array|badutf8|surrogate|sse|wrapped|mistral|detail|redirect
+    error200 toolcall refusal   a 200 with an error object, a tool call, a refusal
+    drop=before|after reset halfclose hang            no answer at all
+    drip=0.01 blank=3 chunked close big=20000000      a well-formed answer in an awkward way
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+_SCRIPT = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
+_WORD = re.compile(r'(\w+)(?:=(?:"([^"]*)"|(\S+)))?')
+
+Script = dict[str, str]
+
+
+class Message(msgspec.Struct, gc=False):
+    role: str = ""
+    content: str | list[Any] | None = None
+
+
+class Request(msgspec.Struct, gc=False):
+    model: str = ""
+    messages: list[Message] = []
+    input: Any = None
+
+
+REQUESTS = msgspec.json.Decoder(Request)
+
+
+def read_text(request: Request) -> str:
+    """The last user message, or the input of an endpoint without messages."""
+    for message in reversed(request.messages):
+        if message.role == "user":
+            if isinstance(message.content, list):
+                return "".join(part.get("text", "") for part in message.content if isinstance(part, dict))
+            return message.content or ""
+    return request.input if isinstance(request.input, str) else ""
+
+
+def read_script(text: str) -> Script:
+    found = _SCRIPT.search(text) if "[[" in text else None
+    if found is None:
+        return {}
+    return {name: quoted or plain or "" for name, quoted, plain in _WORD.findall(found.group(1))}
+
+
+def last_word(text: str) -> str:
+    return text.rsplit(None, 1)[-1] if text and not text.isspace() else "ok"
+
+
+def plain_body(model: str, content: str, number: int) -> bytes:
+    """The ordinary answer, spliced rather than encoded: it is sent a hundred thousand times."""
+    return (
+        b'{"id":"chatcmpl-%d","object":"chat.completion","created":1764400000,"model":%b,"choices":[{"index":0,"message":'
+        b'{"role":"assistant","content":%b},"finish_reason":"stop"}],'
+        b'"usage":{"prompt_tokens":10,"completion_tokens":2,"total_tokens":12}}'
+        % (number, msgspec.json.encode(model), msgspec.json.encode(content))
+    )
+
+
+def endpoint_body(path: str, model: str, content: str) -> bytes:
+    """The ordinary answer of an endpoint that is not chat."""
+    if path.endswith("/embeddings"):
+        data = [{"object": "embedding", "index": 0, "embedding": [0.25, -0.5]}]
+        return _dump(
+            {"object": "list", "model": model, "data": data, "usage": {"prompt_tokens": 10, "total_tokens": 10}}
+        )
+    item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": content}]}
+    usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
+    return _dump({"object": "response", "status": "completed", "model": model, "output": [item], "usage": usage})
+
+
+def scripted_body(script: Script, text: str, model: str) -> tuple[int, bytes]:
+    """(status, body) of a row with a script."""
+    shape = script.get("body", "")
+    status = int(script.get("status", "200"))
+    if shape in _SHAPES:
+        return status, _SHAPES[shape]
+    if shape == "redirect":
+        return int(script.get("status", "307")), b""
+    if "error200" in script:
+        return 200, _error(script, int(script.get("code", "0")) if script.get("code", "").isdecimal() else None)
+    if status >= 300:
+        return status, _failure(script, shape)
+    return status, _success(script, shape, text=text, model=model)
+
+
+def scripted_headers(script: Script) -> list[str]:
+    headers = []
+    if "ra" in script:
+        headers.append(f"Retry-After: {script['ra']}")
+    if "ra_ms" in script:
+        headers.append(f"retry-after-ms: {script['ra_ms']}")
+    if script.get("body") == "redirect":
+        headers.append("Location: https://elsewhere.example/v1/chat/completions?token=hidden")
+    headers += [line.strip() for line in script.get("header", "").split("|") if line.strip()]
+    return headers
+
+
+def _error(script: Script, number: int | None = None) -> bytes:
+    error: dict[str, object] = {
+        "message": script.get("message", "scripted failure"),
+        "type": script.get("type", "scripted_error"),
+        "param": script.get("param"),
+        "code": number if number is not None else script.get("code"),
+    }
+    return _dump({"error": error})
+
+
+def _failure(script: Script, shape: str) -> bytes:
+    message, code = script.get("message", "scripted failure"), script.get("code")
+    if shape == "wrapped":
+        return _dump([{"error": {"code": int(script["status"]), "message": message, "status": code}}])
+    if shape == "mistral":
+        return _dump({"object": "error", "message": message, "type": script.get("type"), "param": None, "code": code})
+    if shape == "detail":
+        return _dump({"detail": [{"type": "missing", "loc": ["body", "messages", 0, "role"], "msg": message}]})
+    return _error(script)
+
+
+def _success(script: Script, shape: str, *, text: str, model: str) -> bytes:
+    message: dict[str, object] = {"role": "assistant", "content": _content(script, text)}
+    finish: str | None = script.get("finish", "stop")
+    if "toolcall" in script:
+        call = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        message |= {"content": None, "tool_calls": [call]}
+        finish = "tool_calls"
+    if "refusal" in script:
+        message |= {"content": None, "refusal": "I cannot help with that."}
+    body: dict[str, object] = {
+        "id": "chatcmpl-scripted",
+        "object": "chat.completion",
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12},
+    }
+    match script.get("usage"):
+        case "none":
+            del body["usage"]
+        case "zero":
+            body["usage"] = {"prompt_tokens": 0, "completion_tokens": 0}
+        case "floats":
+            body["usage"] = {"prompt_tokens": 10.0, "completion_tokens": 2.0}
+        case _:
+            pass
+    match shape:
+        case "nochoices":
+            body["choices"] = []
+        case "nochoicekey":
+            body = {"status": "ok"}
+        case "array":
+            return _dump([body])
+        case "cut":
+            return _dump(body)[:-20]
+        case "badutf8":
+            return _dump(body).replace(last_word(text).encode(), b"h\xe4lf \xf0\x9f\x98", 1)
+        case "surrogate":
+            return _dump(body).replace(last_word(text).encode(), b"cut \\ud83d", 1)
+        case "sse":
+            return b'data: {"choices":[{"delta":{"content":"o"}}]}\n\ndata: ' + _dump(body) + b"\n\ndata: [DONE]\n\n"
+        case _:
+            pass
+    return _dump(body)
+
+
+def _content(script: Script, text: str) -> object:
+    if "big" in script:
+        return "x" * int(script["big"])
+    match script.get("content"):
+        case None:
+            return last_word(text)
+        case "null":
+            return None
+        case "empty":
+            return ""
+        case "blank":
+            return " \n"
+        case "list":
+            return [{"type": "text", "text": last_word(text)}]
+        case other:
+            return other
+
+
+def _dump(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+_SHAPES: dict[str, bytes] = {"html": b"<html><body>502 Bad Gateway</body></html>", "empty": b""}
