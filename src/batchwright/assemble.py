@@ -2,50 +2,293 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
+from batchwright.core.batch_spec import Destination
 from batchwright.core.rows import SourceRow
+from batchwright.core.worker_id import WorkerId
+from batchwright.engine.batches import StoreBatches
+from batchwright.engine.bounds import with_worst_cases
+from batchwright.engine.floor import FindPrice
+from batchwright.engine.sweeper import SWEEP_EVERY_S, Sweeper, run_lock_name, worker_lock_name
+from batchwright.engine.worker import Worker, WorkerParts
+from batchwright.engine.worker_settings import LaneLimits, WorkerSettings
+from batchwright.engine.writer import ThreadWriter
+from batchwright.fabric.in_process import LoopWorker
+from batchwright.fabric.system import SystemChance, SystemClock, utc_day
+from batchwright.http.open import open_http_client
 from batchwright.ports.batches import Batches
+from batchwright.ports.http import HttpClient, Timeouts
+from batchwright.ports.store import BatchRow, Store
+from batchwright.ports.vendor import Vendor
+from batchwright.prices.open import open_prices
+from batchwright.runner import run as running
+from batchwright.runner.deliver import deliver
+from batchwright.runner.interrupts import interrupts_of_process
 from batchwright.runner.outcome import RunOutcome
+from batchwright.runner.report import NOTHING_DONE
 from batchwright.runner.request import Delivery, Pace, RunRequest
-from batchwright.runner.seams import Display
+from batchwright.runner.seams import Display, HeldElsewhere, HeldLock, RunningWorkers, Seams
+from batchwright.runner.source import open_source
 from batchwright.settings import Settings
+from batchwright.store.open import open_store
+from batchwright.store.worker_lock import FileLocks
+from batchwright.vendors.local_vendor import open_local_vendor
+from batchwright.vendors.registry import OpenVendors
+
+STORE_FILE = "batchwright.sqlite"
+MS = 1000
 
 
-def open_batches(settings: Settings) -> AbstractAsyncContextManager[Batches]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What one process has of this machine's batches while it is open."""
+
+    settings: Settings
+    store: Store
+    writer: ThreadWriter
+    clock: SystemClock
+    chance: SystemChance
+    locks: FileLocks
+    batches: StoreBatches
+    sweeper: Sweeper
+    find_price: FindPrice
+    host: str
+
+
+@asynccontextmanager
+async def open_machine(settings: Settings) -> AsyncIterator[Machine]:
+    """Opens the state folder and makes one pass of the sweeper, so that what fell due meanwhile has happened."""
+    clock, chance, host = SystemClock(), SystemChance(), socket.gethostname()
+    store = open_store(settings.state_dir / STORE_FILE)
+    locks = FileLocks(settings.state_dir)
+    owner = WorkerId(f"{host}-{os.getpid()}", chance.hex_id(8))
+    find_price = open_prices(settings.price_table)
+    writer = ThreadWriter()
+    sweeper = Sweeper(store, owner=owner, locks=locks, host=host, lease_ms=int(settings.lease_s * MS))
+
+    def is_live(batch: BatchRow) -> bool:
+        return not locks.is_free(run_lock_name(batch.batch_id)) or store.is_held(batch.batch_id)
+
+    batches = StoreBatches(store, writer=writer, clock=clock, owner=owner, is_live=is_live, find_price=find_price)
+    try:
+        await writer.do(lambda: sweeper.sweep(clock.now_ms()))
+        yield Machine(
+            settings=settings,
+            store=store,
+            writer=writer,
+            clock=clock,
+            chance=chance,
+            locks=locks,
+            batches=batches,
+            sweeper=sweeper,
+            find_price=find_price,
+            host=host,
+        )
+    finally:
+        writer.close()
+        store.close()
+
+
+@asynccontextmanager
+async def open_batches(settings: Settings) -> AsyncIterator[Batches]:
     """This machine's batches. Makes one pass of the sweeper when it is opened."""
-    raise NotImplementedError
+    async with open_machine(settings) as machine:
+        yield machine.batches
 
 
-def source_rows(settings: Settings, request: RunRequest) -> Iterator[Sequence[SourceRow]]:
-    """The input as a run would take it in, priced, a chunk at a time (`validate`, `--dry-run`); opens no store.
+# ----------------------------------------------------------------------------------------------------------- workers
 
-    Raises what a run would: InputRefused, after all of the input was read; UsageError.
-    """
-    raise NotImplementedError
+
+@asynccontextmanager
+async def _open_vendors(settings: Settings, clock: SystemClock) -> AsyncIterator[OpenVendors]:
+    """Every vendor and client that is opened is closed at the end, the local model's server with them."""
+    environ = settings.environment()
+
+    def open_http(timeout_s: float) -> HttpClient:
+        timeouts = Timeouts(first_byte_s=timeout_s, total_s=timeout_s) if timeout_s else Timeouts()
+        return open_http_client(timeouts, transport=settings.transport.value, environ=environ)
+
+    async def open_local(destination: Destination, http: HttpClient) -> Vendor:
+        cache = settings.cache_dir
+        return await open_local_vendor(destination, http=http, environ=environ, cache=cache, clock=clock)
+
+    vendors = OpenVendors(open_http, environ, clock, local=open_local)
+    try:
+        yield vendors
+    finally:
+        await vendors.close()
+
+
+def _worker_settings(settings: Settings, asked: LaneLimits) -> WorkerSettings:
+    return WorkerSettings(
+        lease_s=settings.lease_s,
+        heartbeat_s=settings.heartbeat_s,
+        grace_s=settings.grace_s,
+        checkpoint_s=settings.checkpoint_interval_s,
+        asked=asked,
+        vendor_limits={
+            name: LaneLimits(concurrency=limits.concurrency, rpm=limits.rpm, tpm=limits.tpm)
+            for name, limits in settings.limits.items()
+        },
+    )
+
+
+def _start_worker(
+    machine: Machine,
+    vendors: OpenVendors,
+    *,
+    say: Callable[[str], None],
+    asked: LaneLimits,
+    only_batch: str = "",
+    until_idle: bool = False,
+) -> LoopWorker:
+    """A worker on this loop. Its lock is taken before it is registered: a worker that is in the store without a lock
+    counts as dead."""
+    identity = WorkerId(f"{machine.host}-{os.getpid()}", machine.chance.hex_id(8))
+    lock = machine.locks.take(worker_lock_name(identity), holder=f"process {os.getpid()}")
+    assert lock is not None, "a fresh incarnation's lock cannot be taken already"
+    worker = Worker(
+        WorkerParts(
+            store=machine.store,
+            writer=machine.writer,
+            vendors=vendors,
+            find_price=machine.find_price,
+            clock=machine.clock,
+            chance=machine.chance,
+            day_of=utc_day,
+            report=say,
+        ),
+        identity=identity,
+        settings=_worker_settings(machine.settings, asked),
+        only_batch=only_batch,
+        until_idle=until_idle,
+        host=machine.host,
+        pid=os.getpid(),
+    )
+    return LoopWorker(worker, lock.release, f"worker {identity}")
+
+
+class MachineWorkers:
+    """Implements the runner's `Workers`: one worker on this loop, for one batch."""
+
+    def __init__(self, machine: Machine, stack: AsyncExitStack, say: Callable[[str], None]) -> None:
+        self._machine = machine
+        self._stack = stack
+        self._say = say
+
+    async def start(self, batch_id: str, pace: Pace) -> RunningWorkers:
+        vendors = await self._stack.enter_async_context(_open_vendors(self._machine.settings, self._machine.clock))
+        asked = LaneLimits(concurrency=pace.concurrency, rpm=pace.rpm, tpm=pace.tpm, timeout_s=pace.timeout_s)
+        return _start_worker(self._machine, vendors, say=self._say, asked=asked, only_batch=batch_id)
+
+
+class MachineLocks:
+    """Implements the runner's `RunLocks` on the state folder."""
+
+    def __init__(self, locks: FileLocks) -> None:
+        self._locks = locks
+
+    def take(self, name: str) -> HeldLock | HeldElsewhere:
+        held = self._locks.take(name, holder=f"process {os.getpid()}")
+        return held if held is not None else HeldElsewhere(self._locks.holder(name) or "another process")
+
+
+@asynccontextmanager
+async def _seams(settings: Settings, display: Display) -> AsyncIterator[tuple[Machine, Seams]]:
+    loop = asyncio.get_running_loop()
+    try:
+        with interrupts_of_process(loop) as interrupts:
+            async with open_machine(settings) as machine, AsyncExitStack() as stack:
+                yield (
+                    machine,
+                    Seams(
+                        batches=machine.batches,
+                        workers=MachineWorkers(machine, stack, display.say),
+                        display=display,
+                        clock=machine.clock,
+                        locks=MachineLocks(machine.locks),
+                        interrupts=interrupts,
+                    ),
+                )
+    finally:
+        display.close()
+
+
+# ---------------------------------------------------------------------------------------------------------- commands
 
 
 async def run(settings: Settings, request: RunRequest, *, display: Display) -> RunOutcome:
     """`batchwright run`: from the file to the file."""
-    raise NotImplementedError
+    async with _seams(settings, display) as (machine, seams):
+        return await running.run(
+            request,
+            batches=seams.batches,
+            workers=seams.workers,
+            display=seams.display,
+            clock=seams.clock,
+            chance=machine.chance,
+            locks=seams.locks,
+            interrupts=seams.interrupts,
+        )
 
 
 async def go_on(settings: Settings, batch_id: str, *, delivery: Delivery, pace: Pace, display: Display) -> RunOutcome:
     """Works on a durable batch until it ends or pauses, and delivers it (`retry`, `resume`)."""
-    raise NotImplementedError
+    async with _seams(settings, display) as (_, seams):
+        return await running.go_on(batch_id, delivery, pace, seams)
 
 
 async def look_on(settings: Settings, batch_id: str, *, delivery: Delivery, display: Display) -> RunOutcome:
     """`batchwright watch`: shows a batch until it ends or pauses; sends and writes nothing."""
-    raise NotImplementedError
+    async with _seams(settings, display) as (_, seams):
+        return await running.look_on(batch_id, delivery, seams)
 
 
 async def export(settings: Settings, batch_id: str, *, delivery: Delivery, display: Display) -> RunOutcome:
     """`batchwright export`: writes the answers of a batch, in input order."""
-    raise NotImplementedError
+    async with _seams(settings, display) as (_, seams):
+        status = await seams.batches.status(batch_id)
+        return await deliver(status, delivery, NOTHING_DONE, seams)
+
+
+def source_rows(settings: Settings, request: RunRequest) -> Iterator[Sequence[SourceRow]]:
+    """The rows a run would send, checked and bounded; nothing is stored (`validate`, `run --dry-run`)."""
+    with open_source(request.source, request.rows, skip_invalid=True) as source:
+        yield from with_worst_cases(source.chunks(), open_prices(settings.price_table))
 
 
 async def work(settings: Settings, *, until_idle: bool, display: Display) -> int:
     """`batchwright work`: works on every batch of this machine until it is told to end; returns the exit code."""
-    raise NotImplementedError
+    async with _seams(settings, display) as (machine, seams):
+        async with _open_vendors(settings, machine.clock) as vendors:
+            asked = LaneLimits()
+            worker = _start_worker(machine, vendors, say=display.say, asked=asked, until_idle=until_idle)
+            sweeping = asyncio.create_task(_sweep(machine), name="sweeper")
+            ending = asyncio.create_task(_end_on_interrupt(worker, seams), name="interrupts")
+            try:
+                await worker.wait()
+            finally:
+                sweeping.cancel()
+                ending.cancel()
+                await worker.stop(grace=False)
+        return 130 if seams.interrupts.count else 0
+
+
+async def _sweep(machine: Machine) -> None:
+    while True:
+        await machine.clock.sleep(SWEEP_EVERY_S)
+        await machine.writer.do(lambda: machine.sweeper.sweep(machine.clock.now_ms()))
+
+
+async def _end_on_interrupt(worker: LoopWorker, seams: Seams) -> None:
+    await seams.interrupts.wait(0)
+    first = asyncio.create_task(worker.stop(grace=True), name="orderly end")
+    await seams.interrupts.wait(1)
+    await worker.stop(grace=False)
+    await first

@@ -6,40 +6,16 @@ import asyncio
 import gzip
 
 import pytest
-from support.raw_server import OK, Peer, Script, breathe, raw_server
-from support.transport_bench import BODY, Ends, TransportBench, examined
 
 from batchwright.ports.http import (
     MAX_ANSWER_BYTES,
     MAX_HEAD_BYTES,
     FaultCause,
     HttpEnd,
-    HttpFault,
-    HttpReply,
 )
 from batchwright.wire.http_head import header
-
-
-def reply(end: HttpEnd) -> HttpReply:
-    assert isinstance(end, HttpReply), end
-    return end
-
-
-def fault(end: HttpEnd) -> HttpFault:
-    assert isinstance(end, HttpFault), end.status
-    assert end.detail
-    return end
-
-
-def answering(*answers: bytes) -> Script:
-    """A script that answers the requests of a connection with these, in order, and then closes it."""
-
-    async def script(peer: Peer) -> None:
-        for answer in answers:
-            await peer.read_request()
-            await peer.send(answer)
-
-    return script
+from support.raw_server import OK, Peer, breathe, raw_server
+from support.transport_bench import BODY, Ends, TransportBench, answering, examined, fault, reply
 
 
 async def ask(bench: TransportBench, answer: bytes) -> HttpEnd:

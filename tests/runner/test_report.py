@@ -56,8 +56,12 @@ def test_all_failed_names_the_commonest_error_in_the_first_line() -> None:
     kind = FailureKind.INVALID_REQUEST
     views = [
         view_of(0, failed(FailureKind.TIMEOUT)),
-        view_of(1, failed(kind), code="unsupported_parameter", param="max_tokens", message="Use another", http_status=400),
-        view_of(2, failed(kind), code="unsupported_parameter", param="max_tokens", message="Use another", http_status=400),
+        view_of(
+            1, failed(kind), code="unsupported_parameter", param="max_tokens", message="Use another", http_status=400
+        ),
+        view_of(
+            2, failed(kind), code="unsupported_parameter", param="max_tokens", message="Use another", http_status=400
+        ),
     ]
     line = first_line(report_of(views))
     assert line.startswith("0 ok, 3 failed of 3")
@@ -123,7 +127,7 @@ def test_doubt_orphans_and_soft_cap_are_told() -> None:
 def test_simulated_says_so_in_the_first_line_and_below() -> None:
     spec = spec_of(destinations=(Destination(vendor="simulated", base_url="", protocol="simulated"),))
     report = report_of([view_of(0, ok())], spec=spec)
-    assert first_line(report).startswith("Simulated: 1 ok")
+    assert first_line(report) == "1 ok of 1 in 2 min 3 s, $0 (simulated)"
     assert "no vendor was asked" in report_text(report)
     assert msgspec.json.decode(report_json(report))["simulated"] is True
 
@@ -150,7 +154,7 @@ def test_the_law_is_shown_with_what_was_written() -> None:
     ],
 )
 def test_what_does_not_add_up_is_our_fault(change: dict[str, object], sentence: str) -> None:
-    report = report_of([view_of(0, ok()), view_of(1, ok())], **change)
+    report = report_of([view_of(0, ok()), view_of(1, ok())], None, **change)
     assert report.exit_code == 1
     assert f"DOES NOT ADD UP: {sentence}" in report_text(report)
 

@@ -90,9 +90,7 @@ class LaneWorld:
                         at(self.now_s + wait_s, "ask", None)
                     return
                 row, nth = ready.pop(0)
-                self.sends.append(
-                    Send(at_s=self.now_s, row=row, nth=nth, in_flight=lane.in_flight, limit=lane.limit)
-                )
+                self.sends.append(Send(at_s=self.now_s, row=row, nth=nth, in_flight=lane.in_flight, limit=lane.limit))
                 reply = self.vendor(self.now_s, row, nth)
                 at(self.now_s + reply.latency_s, "end", (row, nth, self.now_s, reply))
 

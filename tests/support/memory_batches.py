@@ -154,9 +154,7 @@ class MemoryBatches:
                 yield chosen
 
     def _view(self, batch: MemoryBatch, row: int) -> RowView:
-        return RowView(
-            request_index=row, byte=batch.row_map[row], record=batch.records.get(row), input=batch.rows[row]
-        )
+        return RowView(request_index=row, byte=batch.row_map[row], record=batch.records.get(row), input=batch.rows[row])
 
     async def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
         return [row for row, input_row in enumerate(self._batch(batch_id).rows) if input_row.custom_id == custom_id]

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import pytest
 import uvloop
-from support.raw_server import CA_FILE
 
 from batchwright.http.open import open_http_client
-from batchwright.ports.http import HttpClient, HttpEnd, HttpFlight, Timeouts
+from batchwright.ports.http import HttpClient, HttpEnd, HttpFault, HttpFlight, HttpReply, Timeouts
+from support.raw_server import CA_FILE, Peer, Script
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
@@ -22,6 +22,28 @@ VARIANTS = [(transport, loop) for transport in ("own", "curl") for loop in LOOPS
 LIMIT_S = 30.0
 """A test that hangs ends so; none comes near it."""
 BODY = b'{"model":"m","messages":[]}'
+
+
+def reply(end: HttpEnd) -> HttpReply:
+    assert isinstance(end, HttpReply), end
+    return end
+
+
+def fault(end: HttpEnd) -> HttpFault:
+    assert isinstance(end, HttpFault), end.status
+    assert end.detail
+    return end
+
+
+def answering(*answers: bytes) -> Script:
+    """A script that answers the requests of a connection with these, in order, and then closes it."""
+
+    async def script(peer: Peer) -> None:
+        for answer in answers:
+            await peer.read_request()
+            await peer.send(answer)
+
+    return script
 
 
 class Ends:

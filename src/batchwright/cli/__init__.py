@@ -9,6 +9,13 @@ from __future__ import annotations
 
 def main() -> None:
     """Entry point of the `batchwright` script. Ends the process with the command's code."""
+    import io
+    import sys
+
     from batchwright.cli.group import batchwright
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal or pipe of a narrow encoding: an answer's text must not end the command.
+            stream.reconfigure(errors="backslashreplace")
     batchwright.main(prog_name="batchwright")

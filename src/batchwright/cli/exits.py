@@ -17,15 +17,19 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from batchwright.core.errors import InputRefused
 
 OK = 0
 OUR_FAULT = 1
 REFUSED = 2
 PAUSED = 5
 INTERRUPTED = 130
+SHOWN_FINDINGS = 100
 
 EPILOG = """\b
 Exit codes: 0 every row answered; 1 our fault; 2 usage or input refused; 3 some rows without success;
@@ -55,8 +59,6 @@ def code_of_call(call: Callable[[], Any]) -> int:
 def _code_of_error(error: Exception) -> int:
     from batchwright.core import errors
 
-    if _debug():
-        traceback.print_exception(error)
     match error:
         case errors.InputRefused():
             _say_refused(error)
@@ -74,7 +76,9 @@ def _code_of_error(error: Exception) -> int:
             _say_error(error)
         case _:
             _say(f"Error: a fault of batchwright itself: {type(error).__name__}: {error}")
-    if not _debug():
+    if _debug():
+        traceback.print_exception(error)
+    else:
         _say("The same command with BATCHWRIGHT_DEBUG=1 before it shows where (a traceback on stderr).")
     return OUR_FAULT
 
@@ -102,14 +106,14 @@ def nearest_text(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-def _say_refused(error: Any) -> None:
+def _say_refused(error: InputRefused) -> None:
     _say(f"Error: {error}")
-    for finding in error.findings:
+    for finding in error.findings[:SHOWN_FINDINGS]:
         place = f"line {finding.line}: " if finding.line else ""
         _say(f"  {place}{finding.message} [{finding.code}]")
-    left = error.total - len(error.findings)
+    left = error.total - min(len(error.findings), SHOWN_FINDINGS)
     if left > 0:
-        _say(f"  and {left:,} more")
+        _say(f"  and {left:,} more (batchwright validate lists them)")
     _say_notes(error)
 
 

@@ -18,7 +18,7 @@ def model_command() -> None:
     """
 
 
-@model_command.command(name="install")
+@model_command.command(name="install", short_help="Fetch the default local model (about 93 MB).")
 def install_command() -> None:
     """Fetch the default local model (SmolLM2-135M, about 93 MB) into the cache folder.
 

@@ -1,4 +1,4 @@
-"""What a run would send: rows, models, lanes, bytes, the most it can cost. For `validate` and `run --dry-run`."""
+"""`run --dry-run`: what a run would send: rows, models, lanes, bytes, the most it can cost."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import click
-
 if TYPE_CHECKING:
-    from batchwright.core.errors import Finding, InputRefused
+    from batchwright.core.errors import Finding
     from batchwright.core.rows import SourceRow
     from batchwright.runner.request import RunRequest
     from batchwright.settings import Settings
@@ -62,22 +60,20 @@ class Preview:
 
 
 def show_preview(settings: Settings, request: RunRequest, *, as_json: bool) -> int:
-    """Reads all rows and prints; returns 0. Raises InputRefused (with `--json` after its findings were printed)."""
+    """Reads all rows and prints; returns 0. Raises what a run would before it sends: InputRefused, UsageError."""
     from batchwright import assemble
     from batchwright.core.errors import InputRefused
 
     preview = Preview()
-    try:
-        for rows in assemble.source_rows(settings, request):
-            preview.add(rows)
-    except InputRefused as refused:
-        if as_json:
-            _print_refused(refused)
-        raise
+    for rows in assemble.source_rows(settings, request):
+        preview.add(rows)
     if as_json:
         _print_json(preview, settings)
     else:
         _print_text(preview, settings)
+    if preview.refused and not request.skip_invalid:
+        message = f"{preview.refused:,} of {preview.rows:,} rows cannot be sent, so a run would send none"
+        raise InputRefused(message, tuple(preview.findings), preview.refused)
     return 0
 
 
@@ -95,10 +91,6 @@ def _print_text(preview: Preview, settings: Settings) -> None:
             ("rows_without_price_or_bound", screen.count_cell(preview.unbounded)),
         ]
     )
-    for finding in preview.findings:
-        click.echo(f"line {finding.line}: {finding.message} [{finding.code}]", err=True)
-    if preview.refused > len(preview.findings):
-        click.echo(f"and {preview.refused - len(preview.findings):,} more", err=True)
     table = []
     for text, lane in sorted(preview.lanes.items(), key=lambda pair: -pair[1].rows):
         key = LaneKey.parse(text)
@@ -144,25 +136,14 @@ def _print_json(preview: Preview, settings: Settings) -> None:
             "cost_at_most_usd": screen.usd_json(preview.worst_picousd, complete=not preview.unbounded),
             "rows_without_price_or_bound": preview.unbounded,
             "lanes": lanes,
-            "findings": [_finding_json(finding) for finding in preview.findings],
+            "findings": [finding_json(finding) for finding in preview.findings],
             "findings_total": preview.refused,
         }
     )
 
 
-def _print_refused(refused: InputRefused) -> None:
-    from batchwright.cli import screen
-
-    screen.print_json(
-        {
-            "valid": False,
-            "findings": [_finding_json(finding) for finding in refused.findings],
-            "findings_total": refused.total,
-        }
-    )
-
-
-def _finding_json(finding: Finding) -> dict[str, Any]:
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """What is not there is null."""
     return {
         "line": finding.line or None,
         "code": finding.code,

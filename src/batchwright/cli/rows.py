@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def rows_command(batch: str, **given: Any) -> None:
         shown: list[RowView] = []
         async for view in _selected(batches, await batches.resolve(batch), wanted, given):
             if given["as_json"]:
-                click.echo(infrai_line(view), nl=False)
+                sys.stdout.buffer.write(infrai_line(view))
             elif screen.is_table() and len(shown) < MAX_TABLE_ROWS:
                 shown.append(view)
             elif screen.is_table():

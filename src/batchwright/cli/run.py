@@ -11,6 +11,7 @@ from batchwright.cli.preview import show_preview
 from batchwright.cli.running import add_endpoint_help, finish, run_async, typed_command
 
 if TYPE_CHECKING:
+    from batchwright.runner.outcome import RunOutcome
     from batchwright.runner.request import RunRequest
     from batchwright.settings import Settings
 
@@ -63,9 +64,7 @@ def run_command(source: str, **given: Any) -> int:
       batchwright run tickets.jsonl -o answers.jsonl -m gpt-4o-mini --max-cost 5.00
       batchwright run tickets.csv -o answers.csv -t 'One word sentiment: {text}' -m local/smollm2
     """
-    from batchwright import assemble
     from batchwright.core.errors import BatchwrightError
-    from batchwright.runner.progress import open_display
 
     if not given["dry_run"]:
         options.check_stdout(given, writes=True)
@@ -73,17 +72,25 @@ def run_command(source: str, **given: Any) -> int:
     try:
         if given["dry_run"]:
             return show_preview(settings, request, as_json=given["as_json"])
-        outcome = run_async(assemble.run(settings, request, display=open_display(settings.progress)), sends=True)
+        outcome = _run(settings, request)
     except BatchwrightError as error:
         add_endpoint_help(error, settings)
         raise
     return finish(outcome, as_json=given["as_json"])
 
 
+def _run(settings: Settings, request: RunRequest) -> RunOutcome:
+    from batchwright import assemble
+    from batchwright.runner.progress import open_display
+
+    return run_async(assemble.run(settings, request, display=open_display(settings.progress)), sends=True)
+
+
 def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunRequest]:
     """Of `run` and `validate`. Raises UsageError before anything is read or sent."""
     from batchwright.cli.params import read_params
     from batchwright.cli.places import check_source, output_paths
+    from batchwright.runner.deliver import check_delivery
 
     check_source(source)
     output, failed = output_paths(given.get("output"), given.get("failed"))
@@ -104,6 +111,7 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
         allow_unpriced=given.get("allow_unpriced", False),
         command=typed_command(),
     )
+    check_delivery(request.delivery, source)
     return settings, request
 
 

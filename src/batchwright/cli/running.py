@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from batchwright.settings import Settings
 
 T = TypeVar("T")
+SHOWN_UNROUTABLE = 3
 
 
 def typed_command() -> tuple[str, ...]:
@@ -67,10 +68,18 @@ def finish(outcome: RunOutcome, *, as_json: bool) -> int:
     return outcome.exit_code
 
 
+def endpoint_help_text(settings: Settings) -> str:
+    return "\n".join(("Where rows can go:", *(f"  {line}" for line in settings.endpoint_help())))
+
+
 def add_endpoint_help(error: BatchwrightError, settings: Settings) -> None:
-    """Rows without any endpoint to go to: says beside the findings how to get one."""
+    """Rows without any endpoint to go to: says how to get one, and not the same finding a hundred times."""
     from batchwright.core.errors import InputRefused
 
-    unroutable = isinstance(error, InputRefused) and any(finding.code == "unroutable" for finding in error.findings)
-    if unroutable and not settings.destinations:
-        error.add_note("\n".join(("Where rows can go:", *(f"  {line}" for line in settings.endpoint_help()))))
+    if settings.destinations or not isinstance(error, InputRefused):
+        return
+    unroutable = [finding for finding in error.findings if finding.code == "unroutable"]
+    if unroutable:
+        error.add_note(endpoint_help_text(settings))
+        if len(unroutable) == len(error.findings):
+            error.findings = error.findings[:SHOWN_UNROUTABLE]

@@ -78,7 +78,8 @@ def print_rows(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """All rows of a table (bounded by the caller), or tab-separated lines."""
     if not is_table():
         for row in rows:
-            click.echo("\t".join(cell.raw for cell in row))
+            # Not click.echo, which flushes each line: there may be a million.
+            sys.stdout.write("\t".join(cell.raw for cell in row) + "\n")
         return
     table = list(rows)
     widths = [

@@ -2,37 +2,94 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchwright.cli import options
-from batchwright.cli.preview import show_preview
+from batchwright.cli.preview import finding_json
 from batchwright.cli.run import make_request
-from batchwright.cli.running import add_endpoint_help
+from batchwright.cli.running import endpoint_help_text
+
+if TYPE_CHECKING:
+    from batchwright.runner.validation import ValidationReport
+
+OK, REFUSED = 0, 2
 
 
 @click.command(name="validate")
 @click.argument("source", metavar="FILE")
 @options.endpoint_options
 @options.row_options
-@options.json_option("Findings and plan as one JSON object.")
+@options.json_option("Findings and sums as one JSON object.")
 def validate_command(source: str, **given: Any) -> int:
     """Check a file of requests; nothing is sent.
 
-    Prints every finding with its line (the first 100, and how many more there are), or what a run would send: rows,
-    models, lanes, bytes and the most it can cost. Ends with 0, or with 2 if a run would refuse the file.
+    Findings go to stdout, a line each, in line order (the first 1,000; all are counted), in a pipe as tab-separated
+    line, code and message. What a run would send goes to stderr. Ends with 0, or with 2 if a run would refuse the file.
 
     \b
     Examples:
       batchwright validate tickets.jsonl
       batchwright validate tickets.csv -t 'One word sentiment: {text}' --json
     """
-    from batchwright.core.errors import BatchwrightError
+    from batchwright.runner.source import open_source
 
     settings, request = make_request(source, given)
-    try:
-        return show_preview(settings, request, as_json=given["as_json"])
-    except BatchwrightError as error:
-        add_endpoint_help(error, settings)
-        raise
+    with open_source(request.source, request.rows) as opened:
+        report = opened.validate()
+    if given["as_json"]:
+        _print_json(report)
+    else:
+        _print_text(report)
+    if "unroutable" in report.by_code and not settings.destinations:
+        click.echo(endpoint_help_text(settings), err=True)
+    return REFUSED if report.refused else OK
+
+
+def _print_text(report: ValidationReport) -> None:
+    from batchwright.cli import screen
+    from batchwright.core.batch_spec import LaneKey
+    from batchwright.runner.validation import OTHERS
+
+    for finding in report.findings:
+        if screen.is_table():
+            click.echo(screen.safe_text(f"line {finding.line}: {finding.message} [{finding.code}]"))
+        else:
+            click.echo(f"{finding.line}\t{finding.code}\t{screen.safe_text(finding.message)}")
+    if report.total > len(report.findings):
+        click.echo(f"and {report.total - len(report.findings):,} findings more", err=True)
+    lines = f"{report.rows:,} rows, {report.blank:,} blank lines"
+    click.echo(
+        f"{report.name}: {lines}; {report.sendable:,} rows can be sent ({report.body_bytes:,} bytes of bodies), "
+        f"{report.refused:,} cannot.",
+        err=True,
+    )
+    for text, rows in sorted(report.lanes.items(), key=lambda pair: -pair[1]):
+        if text == OTHERS:
+            click.echo(f"  {rows:,} to other models", err=True)
+            continue
+        lane = LaneKey.parse(text)
+        click.echo(screen.safe_text(f"  {rows:,} to {lane.vendor}, model {lane.model or '(none named)'}"), err=True)
+
+
+def _print_json(report: ValidationReport) -> None:
+    from batchwright.cli import screen
+
+    screen.print_json(
+        {
+            "valid": not report.refused,
+            "name": report.name,
+            "lines": report.lines,
+            "rows": report.rows,
+            "blank": report.blank,
+            "refused": report.refused,
+            "body_bytes": report.body_bytes,
+            "findings": [finding_json(finding) for finding in report.findings],
+            "findings_total": report.total,
+            "findings_by_code": report.by_code,
+            "rows_by_lane": report.lanes,
+            "rows_by_endpoint": report.endpoints,
+            "columns": report.columns,
+        }
+    )

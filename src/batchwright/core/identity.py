@@ -1,9 +1,12 @@
-"""What tells inputs apart: short hashes of custom ids, for look-ups and for finding ids that occur twice."""
+"""What tells inputs apart: a batch's identity, and short hashes of custom ids, for look-ups."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
+IDENTITY_BYTES = 20
+"""160 bits: two different runs never have one identity by chance."""
 CUSTOM_ID_HASH_BYTES = 8
 NO_CUSTOM_ID = bytes(CUSTOM_ID_HASH_BYTES)
 """Stands for a row without a custom id."""
@@ -13,3 +16,16 @@ def hash_custom_id(custom_id: str) -> bytes:
     """8 bytes, never all zero. Equal hashes must be compared as text: 8 bytes meet by chance now and then."""
     digest = hashlib.blake2b(custom_id.encode("utf-8", "surrogatepass"), digest_size=CUSTOM_ID_HASH_BYTES).digest()
     return digest if digest != NO_CUSTOM_ID else b"\x01" + bytes(CUSTOM_ID_HASH_BYTES - 1)
+
+
+def batch_identity(input_digest: str, options: Mapping[str, str]) -> str:
+    """Hex digest of the input bytes and of every option that changes a request's bytes or destination.
+
+    The same command on the same bytes has the same identity, today and after an update: neither the order of `options`
+    nor an empty one counts, and lengths keep a value from reading as the next name.
+    """
+    digest = hashlib.blake2b(digest_size=IDENTITY_BYTES)
+    for part in (input_digest, *(text for item in sorted(options.items()) if item[1] for text in item)):
+        encoded = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:%b" % (len(encoded), encoded))
+    return digest.hexdigest()

@@ -277,7 +277,7 @@ class Lane:
         if stated != self._stated:
             if self._stated == (0.0, 0.0):
                 # What was refused before the pace was known says nothing of how many may be in flight.
-                self._adaptive.resume_slow_start()
+                self._adaptive.resume_slow_start(now_s)
             self._stated = stated
             self._apply_rates(now_s)
         if limits.remaining_requests == 0.0 or limits.remaining_tokens == 0.0:

@@ -12,6 +12,8 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.records import InputRow, Record, UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.core.worker_id import WorkerId
+from batchwright.engine.bounds import refuse_unbounded, with_worst_cases
+from batchwright.engine.floor import FindPrice
 from batchwright.engine.intake import take_in
 from batchwright.engine.writer import Writer
 from batchwright.ports.batches import BatchStatus, Selector, Submit
@@ -28,13 +30,21 @@ class StoreBatches:
     """`is_live` tells whether some live process takes a batch in or works on it."""
 
     def __init__(
-        self, store: Store, *, writer: Writer, clock: Clock, owner: WorkerId, is_live: Callable[[BatchRow], bool]
+        self,
+        store: Store,
+        *,
+        writer: Writer,
+        clock: Clock,
+        owner: WorkerId,
+        is_live: Callable[[BatchRow], bool],
+        find_price: FindPrice,
     ) -> None:
         self._store = store
         self._writer = writer
         self._clock = clock
         self._owner = owner
         self._is_live = is_live
+        self._find_price = find_price
 
     async def submit(self, submit: Submit, rows: Iterable[Sequence[SourceRow]]) -> BatchStatus:
         now_ms = self._clock.now_ms()
@@ -47,7 +57,10 @@ class StoreBatches:
             owner=self._owner,
         )
         # In the writer's thread: reading, checking and cutting the input are one pass with writing it.
-        await self._writer.do(lambda: take_in(self._store, batch, rows, clock=self._clock))
+        bounded = with_worst_cases(rows, self._find_price)
+        if submit.spec.max_cost_picousd >= 0 and not submit.spec.soft_cap:
+            bounded = refuse_unbounded(bounded, self._find_price)
+        await self._writer.do(lambda: take_in(self._store, batch, bounded, clock=self._clock))
         return await self.status(submit.batch_id)
 
     async def status(self, batch_id: str) -> BatchStatus:

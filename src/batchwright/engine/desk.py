@@ -14,7 +14,7 @@ from batchwright.core.batch_spec import Destination, LaneKey
 from batchwright.core.lanes import Lane
 from batchwright.core.pricing import Price
 from batchwright.engine.open_segment import LaneQueue
-from batchwright.engine.worker_settings import RESERVE_MIN
+from batchwright.engine.worker_settings import RESERVE_MIN, LaneLimits
 from batchwright.ports.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class LaneDesk:
         "key",
         "known_pause",
         "lane",
+        "limits",
         "lines",
         "missing_key",
         "opening",
@@ -65,8 +66,12 @@ class LaneDesk:
         "waiting",
     )
 
-    def __init__(self, key: LaneKey, *, destination: Destination, lane: Lane, price: Price | None) -> None:
+    def __init__(
+        self, key: LaneKey, *, destination: Destination, lane: Lane, limits: LaneLimits, price: Price | None
+    ) -> None:
         self.key = key
+        self.limits = limits
+        """As they were set, undivided; another batch on the same lane finds those of the first."""
         self.destination = destination
         self.lane = lane
         self.price = price

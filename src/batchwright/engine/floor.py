@@ -13,7 +13,7 @@ from batchwright.core.routes import LOCAL
 from batchwright.engine.batch_context import BatchContext
 from batchwright.engine.desk import LaneDesk
 from batchwright.engine.open_segment import LaneQueue, OpenSegment
-from batchwright.engine.worker_settings import WorkerSettings
+from batchwright.engine.worker_settings import LaneLimits, WorkerSettings
 from batchwright.ports.store import BatchRow, ClaimedSegment, SegmentKey
 
 FindPrice = Callable[[str, str], Price | None]
@@ -76,21 +76,29 @@ class Floor:
         desk = self.desks.get(lane_text)
         if desk is None:
             key = LaneKey.parse(lane_text)
-            spec = context.spec
+            limits = self._limits(key, context)
+            ceiling = limits.concurrency or self._settings.concurrency
             settings = LaneSettings(
-                start=min(self._settings.concurrency_start, spec.concurrency or self._settings.concurrency),
-                ceiling=spec.concurrency or self._settings.concurrency,
-                requests_per_minute=spec.rpm,
-                tokens_per_minute=spec.tpm,
+                start=min(self._settings.concurrency_start, ceiling),
+                ceiling=ceiling,
+                requests_per_minute=limits.rpm,
+                tokens_per_minute=limits.tpm,
             )
             desk = LaneDesk(
                 key,
                 destination=_destination(context, key),
                 lane=Lane(settings, now_s=now_s),
+                limits=limits,
                 price=self._find_price(key.vendor, key.model),
             )
             self.desks[lane_text] = desk
         return desk
+
+    def _limits(self, key: LaneKey, context: BatchContext) -> LaneLimits:
+        """What holds for a lane: this process's word, then the batch's, then the vendor's settings."""
+        spec = context.spec
+        batch = LaneLimits(concurrency=spec.concurrency, rpm=spec.rpm, tpm=spec.tpm, timeout_s=spec.timeout_s)
+        return self._settings.asked.over(batch).over(self._settings.vendor_limits.get(key.vendor, LaneLimits()))
 
     def unready(self, segment: OpenSegment) -> None:
         """Takes all rows of a segment off its desks; RESERVED rows that are not at a vendor go back to PENDING."""

@@ -415,7 +415,7 @@ class Worker:
 
     async def _opened(self, desk: LaneDesk) -> None:
         try:
-            desk.vendor = await self.parts.vendors.open(desk.destination)
+            desk.vendor = await self.parts.vendors.open(desk.destination, timeout_s=desk.limits.timeout_s)
         except VendorUnavailable as error:
             if self.only_batch:
                 self._failure = error
@@ -426,7 +426,7 @@ class Worker:
         else:
             bound = desk.vendor.max_in_flight
             if bound:
-                desk.lane.set_ceiling(min(bound, self.settings.concurrency))
+                desk.lane.set_ceiling(min(bound, desk.limits.concurrency or self.settings.concurrency))
         finally:
             desk.opening = False
             self.wake_now()

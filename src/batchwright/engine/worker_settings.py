@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 MIB = 1024 * 1024
 
@@ -14,6 +15,25 @@ CHECKPOINT_RECORD_BYTES = 8 * MIB
 """Answers in one transaction; a single larger answer goes alone."""
 OPEN_SEGMENTS_MAX = 256
 """Segments held at once; beyond it those whose rows all wait are parked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneLimits:
+    """Limits of a lane as somebody set them; 0 everywhere: not set."""
+
+    concurrency: int = 0
+    rpm: float = 0.0
+    tpm: float = 0.0
+    timeout_s: float = 0.0
+
+    def over(self, other: LaneLimits) -> LaneLimits:
+        """What is set here, and `other`'s where it is not."""
+        return LaneLimits(
+            concurrency=self.concurrency or other.concurrency,
+            rpm=self.rpm or other.rpm,
+            tpm=self.tpm or other.tpm,
+            timeout_s=self.timeout_s or other.timeout_s,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +53,11 @@ class WorkerSettings:
     """How often one row probes a lane that is paused for good (`work` only)."""
     concurrency_start: int = 16
     concurrency: int = 256
-    """Ceiling of rows in flight a lane, unless the batch asks for another."""
+    """Ceiling of rows in flight a lane, unless something below asks for another."""
+    asked: LaneLimits = LaneLimits()
+    """What this process was told (`run --rpm`); goes before what a batch was submitted with."""
+    vendor_limits: Mapping[str, LaneLimits] = field(default_factory=dict)
+    """By vendor, from the settings; what a batch was submitted with goes before it."""
     input_bytes_max: int = 64 * MIB
     """Bodies of open segments."""
     flight_bytes_max: int = 64 * MIB

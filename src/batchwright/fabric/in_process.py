@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 from batchwright.ports.observer import WorkerView
@@ -19,16 +18,18 @@ class HostedWorker(Protocol):
 
 
 class LoopWorker:
-    """One worker as a task. `held` (its lock) is let go when the task has ended, however it ended."""
+    """One worker as a task. `let_go` (of its lock) is called when the task has ended, however it ended."""
 
-    def __init__(self, worker: HostedWorker, held: AbstractContextManager[object], name: str) -> None:
+    def __init__(self, worker: HostedWorker, let_go: Callable[[], None], name: str) -> None:
         self._worker = worker
-        self._held = held
+        self._let_go = let_go
         self._task = asyncio.create_task(self._host(), name=name)
 
     async def _host(self) -> None:
-        with self._held:
+        try:
             await self._worker.run()
+        finally:
+            self._let_go()
 
     async def wait(self) -> None:
         """Returns when it has ended; raises what ended it."""
@@ -43,11 +44,3 @@ class LoopWorker:
     def view(self) -> WorkerView | None:
         return None if self._task.done() else self._worker.view()
 
-
-Host = Callable[[], tuple[HostedWorker, AbstractContextManager[object], str]]
-"""Builds a worker on the running loop: (worker, its lock, its name)."""
-
-
-def host(build: Host) -> LoopWorker:
-    worker, held, name = build()
-    return LoopWorker(worker, held, name)

@@ -14,12 +14,11 @@ A request is never written a second time: a connection that dies under it ends t
 from __future__ import annotations
 
 import asyncio
-import select
-import socket
 from typing import TYPE_CHECKING, cast
 
 from batchwright.http.answer import AnswerReader
 from batchwright.http.faults import describe, network
+from batchwright.http.sockets import has_news, probe_when_silent
 from batchwright.ports.http import HttpEnd, HttpReply
 from batchwright.wire.http_head import header
 
@@ -34,8 +33,6 @@ TRUSTED_IDLE_S = 0.25
 a system call for each request would cost a tenth of the whole transport."""
 JOIN_BELOW_BYTES = 64 * 1024
 """Below, head and body are copied into one piece: cheaper than a vectored write of two."""
-KEEP_ALIVE_PROBE_S = 60
-"""An answer may take ten minutes in which nothing is sent; routers forget a silent connection after four or five."""
 
 
 class Connection(asyncio.Protocol):
@@ -89,7 +86,7 @@ class Connection(asyncio.Protocol):
         if self.lost or self._transport.is_closing():
             return False
         idle_s = now_s - self._idle_since_s
-        if idle_s < TRUSTED_IDLE_S or (idle_s < self._idle_limit_s and not _has_news(self._fd)):
+        if idle_s < TRUSTED_IDLE_S or (idle_s < self._idle_limit_s and not has_news(self._fd)):
             return True
         self.drop()
         return False
@@ -117,7 +114,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("socket")
         self._fd = peer.fileno()
-        _keep_alive(peer)
+        probe_when_silent(peer)
         self._pool.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -175,19 +172,3 @@ def idle_limit_s(end: HttpEnd) -> float:
             said_s = int(value.strip())
             return min(MAX_IDLE_S, max(said_s - 1.0, said_s / 2))
     return MAX_IDLE_S
-
-
-def _has_news(fd: int) -> bool:
-    """Whether a resting socket has bytes or an end that the loop has not read yet."""
-    if hasattr(select, "poll"):
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(select.select([fd], [], [], 0)[0])
-
-
-def _keep_alive(peer: socket.socket) -> None:
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
-        if hasattr(socket, option):
-            peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), KEEP_ALIVE_PROBE_S)

@@ -17,6 +17,7 @@ from batchwright.http.curl_watch import watch_sockets
 from batchwright.http.faults import network, unreachable
 from batchwright.http.proxies import Proxies
 from batchwright.http.request import check_method, read_url
+from batchwright.http.sockets import KeptSockets
 from batchwright.http.sweep import Sweep, sweep_interval_s
 from batchwright.http.trust import trust_paths
 from batchwright.ports.http import HttpEnd, HttpFault, Timeouts
@@ -61,7 +62,7 @@ class CurlTarget:
             flight = CurlFlight(self._client, None, on_end)
             self._client.loop.call_soon(flight.finish, unreachable("this client has been closed"))
             return flight
-        exchange = self._free.pop() if self._free else Exchange(self._make(), self._free, self._client.loop.time)
+        exchange = self._free.pop() if self._free else self._client.exchange(self._make(), self._free)
         flight = CurlFlight(self._client, exchange, on_end)
         self._client.launch(exchange, flight, body)
         return flight
@@ -76,6 +77,7 @@ class CurlClient:
         self._timeouts = timeouts
         self._environ = environ
         self._proxies = proxies or Proxies(environ)
+        self._kept = KeptSockets()
         self._out: dict[pycurl.Curl, tuple[Exchange, CurlFlight]] = {}
         self._sweep = Sweep(self.loop, sweep_interval_s(timeouts), self._visit)
         self._timer: asyncio.Handle | None = None
@@ -111,6 +113,9 @@ class CurlClient:
             flight.finish(network("this client was closed while the request was out") if exchange.sent else NOT_SENT)
 
     # For flights and targets.
+
+    def exchange(self, easy: pycurl.Curl, free: list[Exchange]) -> Exchange:
+        return Exchange(easy, free, kept=self._kept, now=self.loop.time)
 
     def launch(self, exchange: Exchange, flight: CurlFlight, body: bytes) -> None:
         exchange.prepare(body)
@@ -164,11 +169,17 @@ class CurlClient:
             flight.finish(end)
 
     def _take(self, easy: pycurl.Curl, ends: list[tuple[CurlFlight, HttpEnd]], failure: tuple[int, str] | None) -> None:
-        found = self._out.pop(easy, None)
+        found = self._out.get(easy)
         if found is None:
             return
         exchange, flight = found
         self._multi.remove_handle(easy)
+        if exchange.stale:
+            # Not a byte has left, so this is no second sending; the stale connection is closed, another is taken.
+            exchange.stale = False
+            self._multi.add_handle(easy)
+            return
+        del self._out[easy]
         end = exchange.reply() if failure is None else exchange.fault(failure[0], failure[1], self._timeouts)
         ends.append((flight, end))
         exchange.release()

@@ -15,10 +15,11 @@ from batchwright.http.answer import (
     TOO_LARGE,
     plain_reply,
 )
-from batchwright.http.connection import KEEP_ALIVE_PROBE_S, MAX_IDLE_S
+from batchwright.http.connection import MAX_IDLE_S
 from batchwright.http.deadlines import overdue
 from batchwright.http.faults import network, unreachable
 from batchwright.http.request import Address, header_lines
+from batchwright.http.sockets import KEEP_ALIVE_PROBE_S, KeptSockets
 from batchwright.ports.http import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, HttpEnd, HttpFault, Timeouts
 
 UPLOAD_BUFFER_BYTES = 16 * 1024
@@ -76,14 +77,18 @@ def new_easy(
 
 
 class Exchange:
-    """`sent` is what decides between UNREACHABLE and all other faults."""
+    __slots__ = ("_addresses", "_body_bytes", "_free", "_kept", "_lines", "_now", "_pieces", "_sent_s")
+    __slots__ += ("easy", "sent", "stale")
 
-    __slots__ = ("_body_bytes", "_free", "_lines", "_now", "_pieces", "_sent_s", "easy", "sent")
-
-    def __init__(self, easy: pycurl.Curl, free: list[Exchange], now: Callable[[], float]) -> None:
+    def __init__(self, easy: pycurl.Curl, free: list[Exchange], *, kept: KeptSockets, now: Callable[[], float]) -> None:
         self.easy = easy
         self.sent = False
+        """What decides between UNREACHABLE and all other faults."""
+        self.stale = False
+        """The connection chosen had news and was closed before anything was sent: it is no end, just no connection."""
+        self._addresses: tuple[object, ...] = ()
         self._free = free
+        self._kept = kept
         self._now = now
         self._sent_s = 0.0
         self._body_bytes = 0
@@ -94,7 +99,7 @@ class Exchange:
         easy.setopt(pycurl.PREREQFUNCTION, self._before_sending)
 
     def prepare(self, body: bytes) -> None:
-        self.sent = False
+        self.sent = self.stale = False
         self._lines.clear()
         self._pieces.clear()
         self._body_bytes = len(body)
@@ -120,6 +125,7 @@ class Exchange:
         status = self.easy.getinfo(pycurl.RESPONSE_CODE)
         if status < 200 or not head:
             return BROKEN
+        self._kept.keep(self._addresses, self.easy.getinfo(pycurl.ACTIVESOCKET))
         return plain_reply(status, head, self._pieces)
 
     def fault(self, code: int, message: str, timeouts: Timeouts) -> HttpFault:
@@ -158,11 +164,16 @@ class Exchange:
             case _:
                 return f"no connection (libcurl error {code})"
 
-    def _before_sending(self, *_addresses: object) -> int:
-        """Called when a connection is there and the request is about to leave on it."""
-        if self.sent:
+    def _before_sending(self, *addresses: object) -> int:
+        """Called when a connection is there and the request is about to leave on it.
+
+        libcurl itself looks at a kept connection once a second at most: what came since would be read as the answer.
+        """
+        self.stale = not self.sent and self._kept.is_stale(addresses)
+        if self.sent or self.stale:
             return int(pycurl.PREREQFUNC_ABORT)
         self.sent = True
+        self._addresses = addresses
         self._sent_s = self._now()
         self._lines.clear()  # of a proxy's answer to CONNECT
         return int(pycurl.PREREQFUNC_OK)

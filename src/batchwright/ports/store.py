@@ -389,6 +389,9 @@ class Store(Protocol):
         `wanted` skips segments with none of these bytes (as they count) without opening a blob.
         """
 
+    def is_held(self, batch_id: str) -> bool:
+        """Whether some worker holds a segment of it now."""
+
     def open_lane_sets(self, batch_id: str) -> frozenset[str]:
         """The lane sets of the batch's segments that have open rows."""
 

@@ -67,8 +67,9 @@ class Vendors(Protocol):
     def missing_key(self, destination: Destination) -> str:
         """The name of a key's variable that this process lacks; empty: none is missing."""
 
-    async def open(self, destination: Destination) -> Vendor:
-        """Starts what has to be started (the local model's server); one vendor a destination, however often asked.
+    async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Vendor:
+        """Starts what has to be started (the local model's server); one vendor a destination and total time of an
+        attempt (0: the default), however often asked.
 
         Raises VendorUnavailable with a message for a person.
         """

@@ -14,11 +14,13 @@ import tempfile
 from array import array
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import BinaryIO
+from types import TracebackType
+from typing import BinaryIO, Self
 
 RUN_IDS = 65_536
-"""Hashes in memory at once: 512 KiB, and a few MiB for a moment when they are compared."""
+"""About so many hashes in memory at once: 512 KiB, and a few MiB for a moment when they are compared."""
 MAX_REPEATED = 100_000
 """Distinct repeated ids that are told apart; a file with more is no file with a few slips (joined with itself?)."""
 
@@ -34,14 +36,21 @@ class CustomIds:
         self._spool_dir = spool_dir
         self._run_ids = run_ids
         self._buffer = array("q")
-        self._append = self._buffer.append
         self._runs: list[tuple[int, int]] = []
         """(first, end) of each run in the file, in hashes."""
         self._file: BinaryIO | None = None
         self._written = 0
 
-    def add(self, custom_id: str) -> None:
-        self._append(hash(custom_id))
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def add(self, custom_ids: Iterable[str]) -> None:
+        self._buffer.extend(map(hash, custom_ids))
         if len(self._buffer) >= self._run_ids:
             self._spill()
 
@@ -65,7 +74,7 @@ class CustomIds:
         if not self._buffer:
             return
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._spool_dir, buffering=0)  # noqa: SIM115 (closed by close)
+            self._file = tempfile.TemporaryFile(dir=self._spool_dir)  # noqa: SIM115 (closed by close)
         self._file.write(array("q", sorted(self._buffer)).tobytes())
         self._runs.append((self._written, self._written + len(self._buffer)))
         self._written += len(self._buffer)

@@ -13,7 +13,7 @@ from batchwright.runner.export import export, format_of
 from batchwright.runner.gather import Gathered
 from batchwright.runner.intake import Interrupted
 from batchwright.runner.law import InputCount
-from batchwright.runner.outcome import RunOutcome, interrupted_writing, not_read, not_written
+from batchwright.runner.outcome import RunOutcome, interrupted_writing, not_read, not_written, written_early
 from batchwright.runner.plan import retry_texts
 from batchwright.runner.report import Timing, Written, build_report
 from batchwright.runner.request import Delivery
@@ -23,7 +23,8 @@ from batchwright.runner.seams import Seams
 async def deliver(
     status: BatchStatus, delivery: Delivery, timing: Timing, seams: Seams, *, read: InputCount | None = None
 ) -> RunOutcome:
-    """Writes the rows of a batch that has ended and reports on it. What goes wrong with the file is an outcome."""
+    """Writes the rows of a batch and reports on it; of one that has not ended (`export`) as they stand now, segment by
+    segment. What goes wrong with the file is an outcome."""
     written: Written | None = None
     gathered: Gathered | None = None
     try:
@@ -42,6 +43,8 @@ async def deliver(
         report = build_report(status, None, timing=timing, strict=delivery.strict, read=read)
         return interrupted_writing(report, delivery)
     report = build_report(status, gathered, timing=timing, strict=delivery.strict, written=written, read=read)
+    if not status.terminal:
+        return written_early(report, delivery)
     closing = retry_texts(status, commands.retry(status.batch_id, delivery))
     return RunOutcome(exit_code=report.exit_code, batch_id=status.batch_id, report=report, closing=closing)
 
@@ -82,7 +85,9 @@ def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) ->
         if isinstance(source, str | Path) and str(source) != "-" and _same(path, Path(source)):
             raise UsageError(f"{flag} {path} is the input itself; it would be overwritten. Give another name")
     if delivery.failed_output is not None and delivery.failed_output.suffix.lower() == ".csv":
-        raise UsageError(f"--failed {delivery.failed_output}: rows are written as JSONL, ready to be run; name it .jsonl")
+        raise UsageError(
+            f"--failed {delivery.failed_output}: rows are written as JSONL, ready to be run; name it .jsonl"
+        )
     out, failed = delivery.output, delivery.failed_output
     if out is not None and failed is not None and _same(out, failed):
         raise UsageError(f"-o and --failed both name {out}; give each a file of its own")

@@ -62,7 +62,8 @@ class _Stream:
         self._end()
 
     def abandon(self) -> None:
-        self._end()
+        with suppress(OSError):
+            self._end()
 
     def _end(self) -> None:
         if self._owned:

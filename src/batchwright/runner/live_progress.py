@@ -1,10 +1,10 @@
 """Progress as a panel that moves: for a terminal. rich is imported here and only when there is one.
 
-batchwright  tickets.jsonl                    batch_5f0c...
-━━━━━━━━━━━━━━━━━━━━━━╸───────────────────  62%  3,100 of 5,000
+tickets.jsonl
+━━━━━━━━━━━━━━━━━━━━━━╸─────────────────  62%  3,100 of 5,000
 3,088 ok (4 truncated)   12 failed   $0.86 of $5.00
-812 rows/s   2 s left   64 of 64 in flight
-waiting: rate limit, 3 s
+3.8 s   812 rows/s   2.3 s left   64 of 64 in flight
+waiting  rate limit, 3 s
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from batchwright.runner.figures import count_text, duration_text, plural, rate_t
 from batchwright.runner.progress_text import (
     MAX_LANES,
     cost_text,
+    ends_texts,
     flags_text,
     lane_text,
     percent_text,
@@ -88,16 +89,22 @@ def panel(snapshot: Snapshot) -> Group:
     """The picture of one moment."""
     status = snapshot.status
     done = status.total - status.counts.open
-    head = Table.grid(padding=(0, 2))
-    head.add_row(Text(shown_text(status.spec.name, 60), style="bold"), Text(status.batch_id, style="dim"))
+    reasons = waiting_texts(snapshot)
     bar = Table.grid(padding=(0, 2))
     bar.add_row(
-        ProgressBar(total=max(status.total, 1), completed=done, width=BAR_COLUMNS),
+        ProgressBar(
+            total=max(status.total, 1),
+            completed=done,
+            width=BAR_COLUMNS,
+            style="bright_black",
+            complete_style="yellow" if reasons else "cyan",
+            finished_style="green",
+        ),
         Text(percent_text(done, status.total), style="bold"),
         Text(f"{count_text(done)} of {count_text(status.total)}"),
     )
-    lines: list[Table | Text] = [head, bar, _ends_line(snapshot), _pace_line(snapshot), *_lane_lines(snapshot)]
-    reasons = waiting_texts(snapshot)
+    name = Text(shown_text(status.spec.name, 80), style="bold")
+    lines: list[Table | Text] = [name, bar, _ends_line(snapshot), _pace_line(snapshot), *_lane_lines(snapshot)]
     if reasons:
         lines.append(Text(f"waiting  {'; '.join(reasons)}", style="yellow"))
     return Group(*lines)
@@ -109,8 +116,8 @@ def _ends_line(snapshot: Snapshot) -> Text:
     flags = flags_text(snapshot)
     if flags:
         line.append(f" ({flags})", style="yellow")
-    if counts.without_success:
-        line.append(f"   {count_text(counts.without_success)} without success", style="red")
+    for ended in ends_texts(snapshot):
+        line.append(f"   {ended}", style="red")
     cost = cost_text(snapshot)
     if cost:
         line.append(f"   {cost}", style="default")

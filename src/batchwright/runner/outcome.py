@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from batchwright.core.batch_state import BatchState
 from batchwright.runner import commands
@@ -11,6 +11,7 @@ from batchwright.runner.figures import count_text, plural
 from batchwright.runner.plan import paused_texts
 from batchwright.runner.report import (
     EXIT_INTERRUPTED,
+    EXIT_OK,
     EXIT_OUR_FAULT,
     EXIT_PAUSED,
     Report,
@@ -68,7 +69,7 @@ def left_open(driven: Driven, delivery: Delivery) -> RunOutcome:
         code, closing = EXIT_INTERRUPTED, _interrupted_texts(driven, delivery)
     if driven.interrupted:
         code = EXIT_INTERRUPTED
-    return RunOutcome(exit_code=code, batch_id=status.batch_id, report=report, closing=closing)
+    return _reported(report, closing, code)
 
 
 def _interrupted_texts(driven: Driven, delivery: Delivery) -> tuple[str, ...]:
@@ -90,37 +91,39 @@ def watched(driven: Driven, delivery: Delivery) -> RunOutcome:
         closing = (f"Stopped watching; {status.batch_id} goes on. To watch again: batchwright watch {status.batch_id}",)
     elif status.state is BatchState.PAUSED:
         closing = paused_texts(status, delivery.command)
-    return RunOutcome(exit_code=code, batch_id=status.batch_id, report=report, closing=closing)
+    return _reported(report, closing, code)
 
 
 def not_written(report: Report, problem: str, delivery: Delivery) -> RunOutcome:
     """The batch has ended, its file could not be written."""
-    batch_id = report.status.batch_id
-    return RunOutcome(
-        exit_code=EXIT_OUR_FAULT,
-        batch_id=batch_id,
-        report=report,
-        closing=(problem, f"The answers are kept. To write them again: {commands.export(batch_id, delivery)}"),
-    )
+    again = commands.export(report.status.batch_id, delivery)
+    return _reported(report, (problem, f"The answers are kept. To write them again: {again}"), EXIT_OUR_FAULT)
 
 
 def interrupted_writing(report: Report, delivery: Delivery) -> RunOutcome:
     """The batch has ended, and a person interrupted while its file was written: no half file stays."""
-    batch_id = report.status.batch_id
-    return RunOutcome(
-        exit_code=EXIT_INTERRUPTED,
-        batch_id=batch_id,
-        report=report,
-        closing=(f"Interrupted while writing. To write the answers: {commands.export(batch_id, delivery)}",),
-    )
+    again = commands.export(report.status.batch_id, delivery)
+    return _reported(report, (f"Interrupted while writing. To write the answers: {again}",), EXIT_INTERRUPTED)
 
 
 def not_read(report: Report, delivery: Delivery) -> RunOutcome:
     """The reader of standard output went away before the end."""
-    batch_id = report.status.batch_id
-    return RunOutcome(
-        exit_code=report.exit_code,
-        batch_id=batch_id,
-        report=report,
-        closing=(f"Standard output was closed before the end. For all answers: {commands.export(batch_id, delivery)}",),
+    again = commands.export(report.status.batch_id, delivery)
+    closing = (f"Standard output was closed before the end. For all answers: {again}",)
+    return _reported(report, closing, report.exit_code)
+
+
+def written_early(report: Report, delivery: Delivery) -> RunOutcome:
+    """Exported before the batch has ended: what was asked for was done, and the file says which rows are open."""
+    status = report.status
+    again = commands.export(status.batch_id, delivery)
+    text = (
+        f"{status.batch_id} has not ended ({status.state.value}); open rows are written as such. Once it has: {again}"
     )
+    return _reported(report, (text,), EXIT_OK)
+
+
+def _reported(report: Report, closing: tuple[str, ...], code: int) -> RunOutcome:
+    """One exit code, in the outcome and in the report's JSON."""
+    told = replace(report, left_with=code)
+    return RunOutcome(exit_code=told.exit_code, batch_id=told.status.batch_id, report=told, closing=closing)

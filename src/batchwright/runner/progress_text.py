@@ -17,8 +17,7 @@ def plain_line(snapshot: Snapshot) -> str:
     status = snapshot.status
     done = status.total - status.counts.open
     parts = [f"{count_text(done)}/{count_text(status.total)} done ({percent_text(done, status.total)})"]
-    if status.counts.without_success:
-        parts.append(f"{count_text(status.counts.without_success)} without success")
+    parts += ends_texts(snapshot)
     if snapshot.rows_per_s:
         parts.append(rate_text(snapshot.rows_per_s))
     if snapshot.eta_s >= 0 and status.counts.open:
@@ -28,6 +27,8 @@ def plain_line(snapshot: Snapshot) -> str:
         parts.append(cost)
     if snapshot.view is not None:
         parts.append(f"{count_text(snapshot.view.in_flight)} in flight")
+        if snapshot.view.retries_waiting:
+            parts.append(f"{plural(snapshot.view.retries_waiting, 'retry', 'retries')} waiting")
     reasons = waiting_texts(snapshot)
     return ", ".join(parts) + (f"; {'; '.join(reasons)}" if reasons else "")
 
@@ -47,6 +48,18 @@ def cost_text(snapshot: Snapshot) -> str:
     if not tally.cost_picousd:
         return ""
     return money_text(tally.cost_picousd) + (" known" if tally.unpriced or tally.no_usage else "")
+
+
+def ends_texts(snapshot: Snapshot) -> list[str]:
+    """ "12 failed", "3 cancelled": rows that ended without success, by how; empty where there are none."""
+    counts = snapshot.status.counts
+    named = (
+        (counts.failed, "failed"),
+        (counts.cancelled, "cancelled"),
+        (counts.expired, "expired"),
+        (counts.stopped, "stopped"),
+    )
+    return [f"{count_text(number)} {name}" for number, name in named if number]
 
 
 def flags_text(snapshot: Snapshot) -> str:
@@ -73,8 +86,6 @@ def waiting_texts(snapshot: Snapshot) -> list[str]:
     for lane in [lane for lane in view.lanes if lane.waiting][:MAX_LANES]:
         reason = shown_text(lane.waiting, MAX_REASON)
         texts.append(f"{lane_text(lane.lane)}: {reason}" if several else reason)
-    if view.retries_waiting and not texts:
-        texts.append(f"{plural(view.retries_waiting, 'retry', 'retries')} waiting")
     return texts
 
 

@@ -83,6 +83,8 @@ class Report:
     timing: Timing
     written: Written | None
     law: Law
+    left_with: int = -1
+    """The command's exit code where it is not the batch's state that decides it (interrupted, file not written)."""
 
     @property
     def ok(self) -> int:
@@ -97,6 +99,8 @@ class Report:
     def exit_code(self) -> int:
         if self.law.differences:
             return EXIT_OUR_FAULT
+        if self.left_with >= 0:
+            return self.left_with
         return exit_code(self.status, strict=self.strict)
 
 

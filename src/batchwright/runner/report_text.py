@@ -57,7 +57,7 @@ def first_line(report: Report) -> str:
     if cost:
         text += f", {cost}"
     if report.simulated:
-        text = f"Simulated: {text}"
+        text += " (simulated)"
     if not report.ok and report.failures:
         text += f"; most frequent error: {_cause_text(report.failures[0])}"
     return text

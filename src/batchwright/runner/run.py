@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import assert_never
 
 from batchwright.core.batch_spec import BatchSpec
-from batchwright.core.identity import identity as identity_of
+from batchwright.core.identity import batch_identity
 from batchwright.ports.batches import Batches, Submit
 from batchwright.ports.clock import Chance, Clock
 from batchwright.runner import plan
@@ -58,10 +60,11 @@ async def run(
     check_delivery(request.delivery, request.source)
     try:
         with interrupts.at_once():
-            source = open_source(request.source, request.rows)
+            source = open_source(request.source, request.rows, skip_invalid=request.skip_invalid)
     except KeyboardInterrupt:
         return nothing_sent()
-    return await _Run(request, source, seams).go(chance)
+    with source:
+        return await _Run(request, source, seams).go(chance)
 
 
 async def go_on(batch_id: str, delivery: Delivery, pace: Pace, seams: Seams) -> RunOutcome:
@@ -85,6 +88,7 @@ async def watch_along(batch_id: str, delivery: Delivery, pace: Pace, seams: Seam
 
 async def look_on(batch_id: str, delivery: Delivery, seams: Seams) -> RunOutcome:
     """`watch`: shows a batch until it ends or pauses; sends and writes nothing."""
+    seams.display.say(f"Watching {batch_id}.")
     driven, _ = await watch(batch_id, seams)
     return watched(driven, delivery)
 
@@ -116,7 +120,8 @@ class _Run:
     def __init__(self, request: RunRequest, source: Source, seams: Seams) -> None:
         self._request, self._source, self._seams = request, source, seams
         self._options = plan.identity_options(request.rows)
-        self._identity = identity_of(source.input_digest, self._options)
+        self._path = _path_of(request.source)
+        self._identity = batch_identity(source.input_digest, self._options)
         self._read: InputCount | None = None
         self._lock: HeldLock | None = None
         """The batch's, once it is ours to run."""
@@ -169,7 +174,7 @@ class _Run:
                 self._lock = lock
         chosen = plan.decide(self._request, batch, holder)
         if batch is None:
-            texts = await differences_texts(self._source, self._options, self._seams.batches)
+            texts = await differences_texts(self._request, self._source, self._options, self._seams.batches, self._path)
             return Plan(step=chosen.step, says=texts)
         return chosen
 
@@ -179,7 +184,7 @@ class _Run:
         lock = self._seams.locks.take(batch_id)
         assert not isinstance(lock, HeldElsewhere), "a fresh id that another process knows"
         self._lock = lock
-        taking = TakeIn(self._source, self._request, self._seams)
+        taking = TakeIn(self._source, self._seams)
         submit = Submit(
             batch_id=batch_id, spec=self._spec(), deadline_s=self._request.deadline_s, metadata=self._request.metadata
         )
@@ -197,7 +202,7 @@ class _Run:
         request = self._request
         return BatchSpec(
             name=self._source.name,
-            source=self._source.path,
+            source=self._path,
             identity=self._identity,
             input_digest=self._source.input_digest,
             options=self._options,
@@ -241,3 +246,10 @@ class _Run:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _path_of(source: str | Path | Iterable[object]) -> str:
+    """Absolute; empty for what has no path."""
+    if isinstance(source, str | Path) and str(source) != "-":
+        return str(Path(source).resolve())
+    return ""

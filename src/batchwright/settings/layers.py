@@ -153,9 +153,10 @@ def file_layer(origin: Origin, path: Path | None) -> Layer:
     found: dict[str, Sourced[object]] = {}
     for name, value in content.items():
         _refuse_key(path, name, name)
+        if isinstance(value, dict):
+            raise UsageError(f"{path}: [{name}] is no table of settings{_nearest(name, ['vendors'])}")
         if name not in known:
-            kind = f"[{name}] is no table of settings" if isinstance(value, dict) else f"{name} is no setting"
-            raise UsageError(f"{path}: {kind}{_nearest(name, [*known, 'vendors'])}")
+            raise UsageError(f"{path}: {name} is no setting{_nearest(name, known)}")
         source = Source(origin=origin, name=name, file=str(path))
         found[name] = Sourced(_read(name, value, f"{path}: {name}", path.parent), source)
     vendors = {name: _vendor_entry(origin, path, name, table) for name, table in tables.items()}

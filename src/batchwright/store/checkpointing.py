@@ -239,7 +239,8 @@ def _count(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
     for (batch_id, round_), delta in tallies.items():
         ledger.add_tally(connection, batch_id, (round_, work.worker_id), delta)
     ledger.add_usage(connection, work.worker_id, usage)
-    for batch_id, spent_picousd in checkpoint.spent.items():
+    # What a gone worker had drawn is kept for the rows it left in doubt; the claims of its segments deal with it.
+    for batch_id, spent_picousd in () if work.gone else checkpoint.spent.items():
         ledger.lower_allowance(connection, batch_id, work.worker_id, spent_picousd)
     connection.execute(_NUMBER, {"me": work.worker_id, "before": checkpoint.number - 1, "number": checkpoint.number})
 
@@ -265,11 +266,11 @@ def _claim(connection: Connection, work: _Work, checkpoint: Checkpoint) -> Claim
 def _allowances(connection: Connection, work: _Work, checkpoint: Checkpoint) -> dict[str, int]:
     given: dict[str, int] = {}
     for request in checkpoint.allowances:
-        row = work.batches.get(request.batch_id)
+        row = None if work.gone else work.batches.get(request.batch_id)
         amount = 0
         if row is not None and request.picousd < 0:
             ledger.lower_allowance(connection, request.batch_id, work.worker_id, -request.picousd)
-        elif row is not None and not work.gone:
+        elif row is not None:
             amount = request.picousd
             if row.cap_picousd >= 0:
                 left = row.cap_picousd - ledger.taken_picousd(connection, request.batch_id, row.round)

@@ -39,6 +39,7 @@ _HOLDING = (
     .limit(1)
 )
 _OPEN_LANES = select(segment.c.lane_set).where(segment.c.batch_id == bindparam("batch_id"), text("open > 0")).distinct()
+_HELD = select(segment.c.number).where(segment.c.batch_id == bindparam("batch_id"), text("state = 'held'")).limit(1)
 _HASHES = (
     select(custom_ids.c.number, custom_ids.c.hashes)
     .where(custom_ids.c.batch_id == bindparam("batch_id"), custom_ids.c.number >= bindparam("first"))
@@ -151,6 +152,10 @@ def counted_map(row: Row[Any]) -> bytes:
     """A segment's row map as it counts."""
     closed_as = FailureKind(row.closed_as) if row.closed_as else None
     return row_map.read_closed(row.row_map, closed_as, row.previous_map)
+
+
+def is_held(connection: Connection, batch_id: str) -> bool:
+    return connection.execute(_HELD, {"batch_id": batch_id}).first() is not None
 
 
 def open_lane_sets(connection: Connection, batch_id: str) -> frozenset[str]:

@@ -94,6 +94,7 @@ Index("batch_claimable", batch.c.turn, batch.c.seq, sqlite_where=text(CLAIMABLE)
 Index("batch_closing", batch.c.seq, sqlite_where=text(AWAITS_CLOSING), postgresql_where=text(AWAITS_CLOSING))
 Index("batch_deadline", batch.c.deadline_ms, sqlite_where=text(CAN_EXPIRE), postgresql_where=text(CAN_EXPIRE))
 Index("batch_by_identity", batch.c.identity)
+Index("batch_by_phase", batch.c.phase)
 Index("batch_by_source", batch.c.source)
 
 segment = Table(

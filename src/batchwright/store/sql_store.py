@@ -168,6 +168,10 @@ class SqlStore:
     ) -> Iterator[SegmentView]:
         return reading.read_segments(self._connections, batch_id, first_index, (with_input, wanted))
 
+    def is_held(self, batch_id: str) -> bool:
+        with self._connections.read() as connection:
+            return reading.is_held(connection, batch_id)
+
     def open_lane_sets(self, batch_id: str) -> frozenset[str]:
         with self._connections.read() as connection:
             return reading.open_lane_sets(connection, batch_id)

@@ -44,7 +44,7 @@ def main() -> None:
     params.model.path = str(options.model)
     params.model_alias = {options.alias}
     params.hostnames = ["127.0.0.1"]
-    params.port = 0
+    params.port = options.port
     params.api_keys = [os.environ[KEY_VARIABLE]]
     params.n_parallel = options.slots
     params.n_ctx = options.slots * options.context_tokens
@@ -76,6 +76,7 @@ def _read_options() -> argparse.Namespace:
     parser.add_argument("--slots", type=int, required=True)
     parser.add_argument("--context-tokens", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--port", type=int, required=True, help="0: any that is free")
     parser.add_argument("--parent", type=int, required=True)
     return parser.parse_args()
 

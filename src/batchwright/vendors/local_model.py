@@ -16,9 +16,12 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
+from urllib.parse import urlsplit
 
 from batchwright.core.errors import VendorUnavailable
 from batchwright.vendors.llama_server import KEY_VARIABLE
@@ -33,6 +36,10 @@ READY_WITHIN_S = 60.0
 MAX_THREADS = 4
 """A model this small gains little from more."""
 STOP_WITHIN_S = 5.0
+MAX_RESTARTS = 10
+RESTARTS_WITHIN_S = 600.0
+"""More ends than that in this time: starting it again does not help. One row that ends it whenever it is sent has used
+up its attempts after 5."""
 LOG_LINES = 20
 LOG_BYTES = 16 * 1024
 """What is read from the end of the child's log to find these lines."""
@@ -59,30 +66,53 @@ NO_INSTRUCTIONS = (
 
 
 class LocalServer:
-    """A running server. Created by `start_local_server`; must be closed, and ends with this process in any case."""
+    """A running server. Created by `start_local_server`; must be closed, and ends with this process in any case.
 
-    def __init__(self, *, process: asyncio.subprocess.Process, log: IO[bytes], address: str, key: str, slots: int):
-        self._process = process
-        self._log = log
-        self.base_url = f"{address}/v1"
+    One that ended by itself (a row that llama.cpp cannot bear, a lack of memory) is started again at the same address
+    with the same key: rows in flight are lost to a dropped connection, rows after them find it unreachable until then.
+    """
+
+    def __init__(self, child: _Child, *, key: str, slots: int, start: Callable[[int], Awaitable[_Child]]) -> None:
+        self.base_url = f"{child.address}/v1"
         """Up to and without the endpoint."""
         self.key = key
         self.slots = slots
         """How many rows it answers at once; more in flight only wait there."""
+        self.failure = ""
+        """Why it is not running and not started again, for a person; empty while it is."""
+        self._child = child
+        self._start = start
+        self._keeper = asyncio.create_task(self._keep_running(), name="keeper of the local model's server")
 
     @property
     def pid(self) -> int:
-        return self._process.pid
-
-    async def wait_ended(self) -> str:
-        """Returns when the server has ended; the text, for a person, says how."""
-        return_code = await self._process.wait()
-        return explain_end(return_code, _tail(self._log), during="while it answered rows")
+        """Of the process that runs now."""
+        return self._child.process.pid
 
     async def close(self) -> None:
         """Ends the server and waits for it. Rows it was answering are dropped. May be called twice."""
-        await _end(self._process)
-        self._log.close()
+        self._keeper.cancel()
+        await asyncio.wait([self._keeper])
+        await self._child.close()
+        if not self._keeper.cancelled():
+            self._keeper.result()  # raises if the keeper had a fault of its own
+
+    async def _keep_running(self) -> None:
+        loop = asyncio.get_running_loop()
+        restarts: deque[float] = deque(maxlen=MAX_RESTARTS)
+        port = urlsplit(self.base_url).port or 0
+        while True:
+            end = await self._child.wait_ended("while it answered rows")
+            await self._child.close()
+            if len(restarts) == MAX_RESTARTS and loop.time() - restarts[0] < RESTARTS_WITHIN_S:
+                self.failure = end
+                return
+            restarts.append(loop.time())
+            try:
+                self._child = await self._start(port)
+            except VendorUnavailable as error:
+                self.failure = str(error)
+                return
 
 
 async def start_local_server(
@@ -100,7 +130,7 @@ async def start_local_server(
 
     `environ` is what the child gets, plus its key. `context_tokens` is per slot, prompt and answer together; more than
     the model was trained for is cut down to that. `threads` 0: by the processors there are. `alias` is the model's
-    name in answers. The key is new at each start. On Linux the child also ends with the *thread* that called this.
+    name in answers. The key is new for each server. On Linux the child also ends with the *thread* that called this.
     Raises VendorUnavailable, with what to do, when it cannot run here.
     """
     require_package()
@@ -110,6 +140,29 @@ async def start_local_server(
     command = [*program, "--model", str(model_file), "--alias", alias, "--slots", str(slots)]
     command += ["--context-tokens", str(context_tokens), "--threads", str(threads or inference_threads(usable_cpus()))]
     command += ["--parent", str(os.getpid())]
+    child_environ = {**environ, KEY_VARIABLE: key}
+
+    async def start(port: int) -> _Child:
+        return await _start_child([*command, "--port", str(port)], child_environ, ready_within_s)
+
+    return LocalServer(await start(0), key=key, slots=slots, start=start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Child:
+    process: asyncio.subprocess.Process
+    log: IO[bytes]
+    address: str
+
+    async def wait_ended(self, during: str) -> str:
+        return explain_end(await self.process.wait(), _tail(self.log), during=during)
+
+    async def close(self) -> None:
+        await _end(self.process)
+        self.log.close()
+
+
+async def _start_child(command: Sequence[str], environ: Mapping[str, str], ready_within_s: float) -> _Child:
     async with contextlib.AsyncExitStack() as undo:
         # A file without a name: an unread pipe would stop the child once full, a named one would outlive a kill -9.
         log: IO[bytes] = undo.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
@@ -118,14 +171,14 @@ async def start_local_server(
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
-            env={**environ, KEY_VARIABLE: key},
+            env=environ,
             # Ctrl-C is for the command, which then lets the rows in flight be answered.
             start_new_session=True,
         )
         undo.push_async_callback(_end, process)
         address = await _read_address(process, log, ready_within_s)
         undo.pop_all()
-    return LocalServer(process=process, log=log, address=address, key=key, slots=slots)
+    return _Child(process=process, log=log, address=address)
 
 
 def require_package() -> None:
@@ -228,8 +281,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 def _tail(log: IO[bytes]) -> str:
     """The last lines of a log whose writer has ended: reading moves the offset that it wrote at."""
-    if log.closed:
-        return ""
     log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_BYTES))
     lines = log.read().decode(errors="replace").splitlines()
     return "\n".join(lines[-LOG_LINES:])

@@ -87,8 +87,8 @@ def install_model(cache: Path, *, environ: Mapping[str, str], run: Run = subproc
 def require_intact(model_file: Path, cache: Path | None) -> None:
     """Raises VendorUnavailable unless the file is the default model, byte for byte.
 
-    Hashing takes up to some tenths of a second: with `cache`, a file of the same path, size and time of change that was once
-    found intact is not read again.
+    Hashing takes up to some tenths of a second: with `cache`, a file of the same path, size and time of change that
+    was once found intact is not read again.
     """
     stat = model_file.stat()
     path = str(model_file.resolve())

@@ -15,40 +15,43 @@ from batchwright.vendors.openai import OpenAIVendor
 from batchwright.vendors.profiles import find_profile
 from batchwright.vendors.simulated import SimulatedVendor
 
-OpenLocal = Callable[[Destination], Awaitable[Vendor]]
+OpenLocal = Callable[[Destination, HttpClient], Awaitable[Vendor]]
 """Starts the local model's server; handed in, since it needs a process and a folder."""
 
 
+OpenHttp = Callable[[float], HttpClient]
+"""Opens a client whose attempts may take so many seconds in all; 0: the default."""
+
+
 class OpenVendors:
-    """Implements `ports.vendor.Vendors`. To be made and used inside one running loop.
+    """Implements `ports.vendor.Vendors`. To be made and used inside one running loop; `close` ends what was opened."""
 
-    The HTTP client stays its maker's: `close` ends the vendors opened here, not the connections they shared.
-    """
-
-    def __init__(self, http: HttpClient, environ: Mapping[str, str], clock: Clock, *, local: OpenLocal) -> None:
-        self._http = http
+    def __init__(self, open_http: OpenHttp, environ: Mapping[str, str], clock: Clock, *, local: OpenLocal) -> None:
+        self._open_http = open_http
+        self._clients: dict[float, HttpClient] = {}
         self._environ = environ
         self._clock = clock
         self._local = local
-        self._opening: dict[Destination, asyncio.Task[Vendor]] = {}
+        self._opening: dict[tuple[Destination, float], asyncio.Task[Vendor]] = {}
 
     def missing_key(self, destination: Destination) -> str:
         name = destination.key_env
         return name if name and not self._environ.get(name, "").strip() else ""
 
-    async def open(self, destination: Destination) -> Vendor:
+    async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Vendor:
         """Raises VendorUnavailable; a later call tries again."""
-        task = self._opening.get(destination)
+        key = (destination, timeout_s)
+        task = self._opening.get(key)
         if task is None:
-            task = asyncio.create_task(self._start(destination), name=f"open vendor {destination.vendor}")
-            self._opening[destination] = task
+            task = asyncio.create_task(self._start(destination, timeout_s), name=f"open vendor {destination.vendor}")
+            self._opening[key] = task
         try:
             # Whoever asked first may be cancelled; the others still wait for the same vendor.
             return await asyncio.shield(task)
         finally:
             failed = task.done() and (task.cancelled() or task.exception() is not None)
-            if failed and self._opening.get(destination) is task:
-                del self._opening[destination]
+            if failed and self._opening.get(key) is task:
+                del self._opening[key]
 
     async def close(self) -> None:
         tasks = list(self._opening.values())
@@ -58,13 +61,21 @@ class OpenVendors:
         for opened in await asyncio.gather(*tasks, return_exceptions=True):
             if not isinstance(opened, BaseException):
                 await opened.close()
+        for client in self._clients.values():
+            await client.close()
+        self._clients.clear()
 
-    async def _start(self, destination: Destination) -> Vendor:
+    def _client(self, timeout_s: float) -> HttpClient:
+        if timeout_s not in self._clients:
+            self._clients[timeout_s] = self._open_http(timeout_s)
+        return self._clients[timeout_s]
+
+    async def _start(self, destination: Destination, timeout_s: float) -> Vendor:
         match destination.protocol:
             case "openai":
-                return self._open_openai(destination)
+                return self._open_openai(destination, self._client(timeout_s))
             case "local":
-                return await self._local(destination)
+                return await self._local(destination, self._client(timeout_s))
             case "simulated":
                 return SimulatedVendor()
             case other:
@@ -72,7 +83,7 @@ class OpenVendors:
                     f"vendor {destination.vendor!r} has protocol {other!r}; there are openai, local and simulated"
                 )
 
-    def _open_openai(self, destination: Destination) -> OpenAIVendor:
+    def _open_openai(self, destination: Destination, http: HttpClient) -> OpenAIVendor:
         if missing := self.missing_key(destination):
             raise VendorUnavailable(f"the key of vendor {destination.vendor!r} is missing: set {missing}")
         key = self._environ.get(destination.key_env, "").strip() if destination.key_env else ""
@@ -82,7 +93,7 @@ class OpenVendors:
             )
         try:
             return OpenAIVendor(
-                self._http,
+                http,
                 base_url=destination.base_url,
                 key=key,
                 profile=find_profile(destination.profile, destination.base_url),

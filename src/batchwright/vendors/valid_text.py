@@ -18,7 +18,7 @@ _ESCAPE = re.compile(
 """One JSON escape: a surrogate pair, a lone surrogate (the group), or anything else. Escapes must be walked one after
 another, since `\\\\ud83d` (an escaped backslash before plain text) looks like a surrogate from the middle."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_CONTROL = re.compile(r" *[\x00-\x1f\x7f-\x9f\u2028\u2029][ \x00-\x1f]*")
 
 
 def repair(body: bytes) -> bytes:

@@ -30,6 +30,10 @@ class BadTable(UsageError):
     """The file as a whole is no table that can be read; the message says why."""
 
 
+class EmptyTable(BadTable):
+    """There is not even a header."""
+
+
 class TableDecoder:
     """Reads one table. `lines` are its lines with their ends, decoded, a byte-order mark already removed.
 
@@ -42,7 +46,7 @@ class TableDecoder:
         source = iter(lines)
         first = next((line for line in source if line.strip()), "")
         if not first:
-            raise BadTable("the table is empty: a header with the columns' names is expected in its first line")
+            raise EmptyTable("the table is empty: a header with the columns' names is expected in its first line")
         self._delimiter = delimiter or _find_delimiter(first)
         self._reader = csv.reader(_chain(first, source), delimiter=self._delimiter, strict=True)
         try:

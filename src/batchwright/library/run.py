@@ -1,0 +1,210 @@
+"""`batchwright.run` and `batchwright.run_async`: rows in, results out, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
+
+from batchwright.core.errors import BatchPaused, BatchwrightError, CallerError
+from batchwright.library.results import Results
+from batchwright.runner.outcome import RunOutcome
+from batchwright.runner.report import EXIT_INTERRUPTED, EXIT_OUR_FAULT, EXIT_PAUSED
+from batchwright.settings import Settings
+
+T = TypeVar("T")
+
+
+class RowsFailed(CallerError):
+    """Raised under `raise_on_failure` when rows have no success. Nothing is lost: `results` has them all."""
+
+    def __init__(self, message: str, results: Results) -> None:
+        super().__init__(message)
+        self.results = results
+
+
+class Options(TypedDict, total=False):
+    """What both functions take; each is the command's option of that name and means the same."""
+
+    output: str | Path | None
+    output_format: str
+    failed: str | Path | None
+    model: str
+    base_url: str
+    api_key_env: str
+    vendor: str
+    gguf: str | Path
+    simulate: bool
+    prompt: str
+    system: str
+    params: Mapping[str, object]
+    limit: int
+    mixed_endpoints: bool
+    skip_invalid: bool
+    fresh: bool
+    strict: bool
+    concurrency: int
+    rpm: int
+    tpm: int
+    timeout: float | str | timedelta
+    max_attempts: int
+    max_cost: float | str | Decimal
+    allow_unpriced: bool
+    deadline: float | str | timedelta
+    on_uncertain: str
+    gate: bool
+    prices: str | Path
+    transport: str
+    progress: str
+    home: str | Path
+    metadata: Mapping[str, str]
+    raise_on_failure: bool
+
+
+_OF_THE_RUN = {
+    "output_format",
+    "prompt",
+    "system",
+    "params",
+    "limit",
+    "mixed_endpoints",
+    "skip_invalid",
+    "fresh",
+    "strict",
+    "allow_unpriced",
+    "metadata",
+}
+"""What `Settings.to_request` takes; what is left are settings."""
+_OURS = {"output", "failed", "simulate", "raise_on_failure"}
+
+
+def run(source: str | Path | Iterable[object], **options: Unpack[Options]) -> Results:
+    """Sends rows as one batch and returns when it has ended.
+
+    `source`: the path of a rows file, or rows (dicts, or one JSON object each as text or bytes). The same rows with the
+    same options again go on with an unfinished batch, and of a complete one give the results without sending anything;
+    `fresh=True` starts anew. May be called where an event loop runs already (a notebook).
+
+    A bad row is a result with `ok` False, never an exception, unless `raise_on_failure`. Raises InputRefused and
+    UsageError before anything is sent, BatchPaused where it cannot go on now (the text says why), KeyboardInterrupt.
+    """
+    return _in_own_loop(lambda: run_async(source, **options))
+
+
+async def run_async(source: str | Path | Iterable[object], **options: Unpack[Options]) -> Results:
+    """`run` for callers that have a loop. Cancelling it stops sending at once; nothing that was answered is lost."""
+    from batchwright import assemble, settings
+    from batchwright.runner.progress import open_display
+
+    given: dict[str, Any] = dict(options)
+    found = settings.load(_settings_of(given), simulate=bool(given.get("simulate")))
+    output, failed = _path(given.get("output")), _path(given.get("failed"))
+    request = found.to_request(
+        source,
+        output=output,
+        failed_output=failed,
+        no_output=output is None and failed is None,
+        **{name: value for name, value in given.items() if name in _OF_THE_RUN},
+    )
+    display = open_display(found.progress)
+    try:
+        outcome = await assemble.run(found, request, display=display)
+    finally:
+        display.close()
+    results = _results_of(found, outcome)
+    if given.get("raise_on_failure") and outcome.exit_code:
+        raise RowsFailed(outcome.text, results)
+    return results
+
+
+def _settings_of(given: Mapping[str, Any]) -> dict[str, object]:
+    """What is a setting, as it would be typed. An option that does not exist is a TypeError, as for any function."""
+    unknown = given.keys() - Options.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"run() has no option {', '.join(sorted(unknown))}")
+    kept = {name: value for name, value in given.items() if name not in _OF_THE_RUN | _OURS}
+    return {name: _typed(value) for name, value in kept.items() if value is not None}
+
+
+def _typed(value: object) -> object:
+    match value:
+        case timedelta():
+            return value.total_seconds()
+        case Path() | Decimal():
+            return str(value)
+        case _:
+            return value
+
+
+def _path(value: object) -> Path | None:
+    return None if value is None else Path(str(value))
+
+
+def _results_of(settings: Settings, outcome: RunOutcome) -> Results:
+    """Raises what kept the batch from its end."""
+    if outcome.exit_code == EXIT_INTERRUPTED:
+        raise KeyboardInterrupt(outcome.text)
+    if outcome.exit_code == EXIT_PAUSED:
+        raise BatchPaused(outcome.text)
+    if outcome.exit_code == EXIT_OUR_FAULT or outcome.report is None:
+        raise BatchwrightError(outcome.text)
+    return Results(settings, outcome, outcome.report)
+
+
+def _in_own_loop(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Runs it to its end, in this thread if no loop runs here, else in one of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(begin())
+    return _InThread(begin).result()
+
+
+class _InThread(Generic[T]):
+    """A coroutine in a thread and loop of its own, waited for from a thread whose loop is busy."""
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._begin = begin
+        self._ended: list[T] = []
+        self._error: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._thread = threading.Thread(target=self._run, name="batchwright run")
+
+    def result(self) -> T:
+        self._thread.start()
+        try:
+            self._thread.join()
+        except KeyboardInterrupt:
+            if self._loop is not None and self._task is not None:
+                self._loop.call_soon_threadsafe(self._task.cancel)
+            self._thread.join()
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._ended[0]
+
+    def _run(self) -> None:
+        async def work() -> T:
+            self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+            return await self._begin()
+
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                self._ended.append(runner.run(work()))
+        except BaseException as error:
+            self._error = error
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop

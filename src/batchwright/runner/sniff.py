@@ -1,0 +1,77 @@
+"""What kind of input something is, told by its name and its first bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from batchwright.core.errors import Finding, InputRefused
+from batchwright.wire.json_text import BOM
+
+_SUFFIXES = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+}
+_FOREIGN = {
+    b"PAR1": "a Parquet file",
+    b"PK\x03\x04": "a ZIP file or a spreadsheet",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zXZ": "compressed with xz",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+    b"SQLite format": "a SQLite database",
+}
+
+
+def format_of(name: str, head: bytes) -> str:
+    """`jsonl`, `csv` or `tsv`: by the name, else an object or an array at the very start is JSON's."""
+    found = _SUFFIXES.get(Path(name.removesuffix(".gz")).suffix.lower())
+    if found is not None:
+        return found
+    text = head.removeprefix(BOM).lstrip()
+    return "csv" if text and text[:1] not in (b"{", b"[") else "jsonl"
+
+
+def refuse_foreign(name: str, head: bytes) -> None:
+    """Raises InputRefused for formats that people try and that are neither JSONL nor CSV."""
+    for magic, what in _FOREIGN.items():
+        if head.startswith(magic):
+            raise InputRefused(f"{name} is {what}; expected JSONL or CSV in UTF-8, plain or compressed with gzip")
+
+
+def refuse_one_document(name: str, head: bytes) -> None:
+    """Raises InputRefused for one JSON document over many lines, which would otherwise be a finding for each."""
+    first, _, rest = head.removeprefix(BOM).lstrip().partition(b"\n")
+    if first.rstrip() == b"{":
+        raise _refused(name, "one JSON object spread over several lines; expected one object a line (jq -c . FILE)")
+    if first[:1] == b"[" and not (rest.strip() and _is_json(first)):
+        raise _refused(name, "one JSON array; expected one object a line: jq -c '.[]' FILE > rows.jsonl")
+
+
+def fields_of_first(head: bytes) -> tuple[str, ...]:
+    """The fields of the first JSONL row; empty where it is no object, or longer than `head`."""
+    lines = (line.removeprefix(BOM).strip() for line in head.split(b"\n"))
+    first = next((line for line in lines if line), b"")
+    try:
+        return tuple(msgspec.json.decode(first, type=dict[str, msgspec.Raw]))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return ()
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _refused(name: str, what: str) -> InputRefused:
+    finding = Finding(line=1, code="json_array", message=f"the input is {what}")
+    return InputRefused(f"{name} is {what}", (finding,))

@@ -1,0 +1,351 @@
+"""A rows file (or standard input, or rows from the library) as chunks of checked rows, in memory that does not grow.
+
+JSONL (`.jsonl`, `.ndjson`, `.json`), CSV (`.csv`), TSV (`.tsv`, `.tab`), each also compressed with gzip (told by its
+first bytes); any other name is told by its content. Every line becomes a row, a finding, or is blank: rows + blank =
+lines.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from batchwright.core.errors import Finding, InputRefused, UsageError
+from batchwright.core.row_options import RowOptions
+from batchwright.core.rows import SourceRow
+from batchwright.runner.custom_ids import MAX_REPEATED, CustomIds, FirstLines
+from batchwright.runner.line_reader import LongLine, read_lines
+from batchwright.runner.sniff import fields_of_first, format_of, refuse_foreign, refuse_one_document
+from batchwright.runner.spool import HEAD_BYTES, FileInput, Input, open_input, opened
+from batchwright.runner.validation import Collector, ValidationReport, refuse
+from batchwright.wire.json_text import BOM
+from batchwright.wire.rows import Problem, RowDecoder
+from batchwright.wire.table import BadTable, EmptyTable, TableDecoder
+
+CHUNK_ROWS = 500
+CHUNK_BYTES = 4 * 1024 * 1024
+"""A chunk ends at either bound; a single longer row is a chunk of its own."""
+
+
+def open_source(
+    source: str | Path | Iterable[object],
+    options: RowOptions,
+    *,
+    format: str = "",
+    skip_invalid: bool = False,
+    spool_dir: Path | None = None,
+    stdin: BinaryIO | None = None,
+) -> Source:
+    """Opens an input and looks at its beginning.
+
+    `format`: `jsonl`, `csv` or `tsv`; empty: by name, else by content. `spool_dir`: where copies of what can be read
+    only once and runs of hashes go; None is the system's temporary folder. Raises UsageError (no such file, a folder,
+    no table, a template that names a missing column) and InputRefused (empty, one JSON array, a foreign format).
+    """
+    if format not in ("", "jsonl", "csv", "tsv"):
+        raise UsageError(f"unknown input format '{format}'; expected jsonl, csv or tsv")
+    found = open_input(source, spool_dir, stdin if stdin is not None else sys.stdin.buffer)
+    try:
+        return Source(found, _name_of(source), options, format=format, skip_invalid=skip_invalid, spool_dir=spool_dir)
+    except BaseException:
+        found.close()
+        raise
+
+
+class Source:
+    """One input, made by `open_source`. Use it as a context manager; read it once with `chunks` or `validate`.
+
+    `lines`, `rows`, `blank` are final after that reading.
+    """
+
+    def __init__(
+        self,
+        found: Input,
+        name: str,
+        options: RowOptions,
+        *,
+        format: str,
+        skip_invalid: bool,
+        spool_dir: Path | None,
+    ) -> None:
+        self.name = name
+        self.lines = 0
+        """Physical lines; of a table its records below the header."""
+        self.rows = 0
+        self.blank = 0
+        self.columns: tuple[str, ...] = ()
+        """A table's columns; with --prompt also the fields of the first JSONL row."""
+        self._input = found
+        self._options = options
+        self._skip_invalid = skip_invalid
+        self._spool_dir = spool_dir
+        head = self._read_head()
+        refuse_foreign(name, head)
+        self.format = format or format_of(name, head)
+        if self.format == "jsonl":
+            refuse_one_document(name, head)
+            RowDecoder(options)
+            self.columns = fields_of_first(head) if options.prompt else ()
+        else:
+            with opened(found) as file:
+                self.columns = self._open_table(file).columns
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._input.close()
+
+    @property
+    def input_digest(self) -> str:
+        """Hex SHA-256 of the input as stored (compressed, if it is). Known before any row is read."""
+        return self._input.digest()
+
+    def chunks(self) -> Iterator[list[SourceRow]]:
+        """The rows in order, at most CHUNK_ROWS and about CHUNK_BYTES at a time.
+
+        From the first row with a finding on, nothing is given out any more; the rest is only read to find the other
+        faults, then InputRefused is raised. With `skip_invalid` every row is given out, those with a finding too.
+        InputRefused also for an empty input, damaged gzip, and a file that was changed while it was read.
+        """
+        if self._skip_invalid:
+            yield from self._marked_chunks()
+            return
+        collector = Collector()
+        with CustomIds(self._spool_dir) as ids:
+            for rows in self._pass(ids):
+                if collector.add(rows) is rows and not collector.total:
+                    yield rows
+            self._find_repeated(ids, collector)
+        if collector.total:
+            raise refuse(self._report(collector))
+
+    def _marked_chunks(self) -> Iterator[list[SourceRow]]:
+        """With skip_invalid: repeated ids must be known before the first row is given out, so it is read twice."""
+        with CustomIds(self._spool_dir) as ids:
+            for _ in self._pass(ids):
+                pass
+            repeated = self._repeated(ids)
+        first = FirstLines(repeated)
+        for rows in self._pass(None):
+            if repeated:
+                for row in rows:
+                    finding = _repeat_of(row, first)
+                    if finding is not None and row.finding is None:
+                        row.finding = finding
+            yield rows
+
+    def validate(self) -> ValidationReport:
+        """Reads the whole input and says what is wrong with it and what would be sent; gives out nothing.
+
+        Raises InputRefused only for what cannot be read as one input: empty, damaged, changed meanwhile, joined with
+        itself.
+        """
+        collector = Collector()
+        with CustomIds(self._spool_dir) as ids:
+            for rows in self._pass(ids):
+                collector.add(rows)
+            self._find_repeated(ids, collector)
+        return self._report(collector)
+
+    # -------------------------------------------------------------------------------------------------- one reading
+
+    def _pass(self, ids: CustomIds | None) -> Iterator[list[SourceRow]]:
+        """Reads the input once. Sets `lines`, `rows` and `blank` anew."""
+        self.lines = self.rows = self.blank = 0
+        try:
+            with opened(self._input) as file:
+                source = self._read_jsonl(file) if self.format == "jsonl" else self._read_table(file)
+                for chunk in source:
+                    if ids is not None:
+                        ids.add([custom_id for custom_id in map(_custom_id, chunk) if custom_id is not None])
+                    yield chunk
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise InputRefused(
+                f"{self.name}: the gzip data is cut short or damaged after line {self.lines:,}, so nothing was sent "
+                f"({error}); copy or compress the file again"
+            ) from error
+        except OSError as error:
+            raise InputRefused(f"{self.name}: cannot be read after line {self.lines:,}: {error}") from error
+        if isinstance(self._input, FileInput) and self._input.changed():
+            raise InputRefused(f"{self.name} was changed while it was read, so nothing was sent; run it again")
+        if not self.rows:
+            raise _empty(self.name, self.lines)
+
+    def _read_jsonl(self, file: BinaryIO) -> Iterator[list[SourceRow]]:
+        decoder = RowDecoder(self._options)
+        limit = self._options.limit
+        pending: list[SourceRow] = []
+        size = 0
+        for lines in read_lines(file, self._options.max_row_bytes):
+            for line in lines:
+                if limit and self.rows + len(pending) == limit:
+                    break
+                self.lines += 1
+                if isinstance(line, LongLine):
+                    pending.append(self._too_long(decoder, line))
+                    continue
+                if not line or line.isspace() or line.rstrip() == BOM:
+                    self.blank += 1
+                    continue
+                pending.append(decoder.decode(line, self.lines))
+                size += len(line)
+                if len(pending) >= CHUNK_ROWS or size >= CHUNK_BYTES:
+                    self.rows += len(pending)
+                    yield pending
+                    pending, size = [], 0
+            if limit and self.rows + len(pending) == limit:
+                break
+        if pending:
+            self.rows += len(pending)
+            yield pending
+
+    def _read_table(self, file: BinaryIO) -> Iterator[list[SourceRow]]:
+        table = self._open_table(file)
+        limit = self._options.limit
+        pending: list[SourceRow] = []
+        size = 0
+        for row in table:
+            self.lines += 1
+            if row is None:
+                self.blank += 1
+                continue
+            pending.append(row)
+            size += len(row.row.body) + len(row.row.columns)
+            if len(pending) >= CHUNK_ROWS or size >= CHUNK_BYTES:
+                self.rows += len(pending)
+                yield pending
+                pending, size = [], 0
+            if limit and self.rows + len(pending) == limit:
+                break
+        if pending:
+            self.rows += len(pending)
+            yield pending
+
+    def _open_table(self, file: BinaryIO) -> TableDecoder:
+        try:
+            delimiter = "\t" if self.format == "tsv" else ""
+            return TableDecoder(self._text_lines(file), self._options, delimiter=delimiter)
+        except EmptyTable:
+            raise _empty(self.name, 0) from None
+        except BadTable as error:
+            raise BadTable(f"{self.name}: {error}") from None
+
+    def _text_lines(self, file: BinaryIO) -> Iterator[str]:
+        number = 0
+        for lines in read_lines(file, self._options.max_row_bytes):
+            for line in lines:
+                number += 1
+                if isinstance(line, LongLine):
+                    problem = _long_line(line, self._options.max_row_bytes)
+                    raise self._refuse_whole(number, problem.code, problem.message)
+                try:
+                    text = line.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise self._refuse_whole(
+                        number,
+                        "invalid_utf8",
+                        f"byte 0x{line[error.start]:02x} is not UTF-8, so the table is of another encoding "
+                        "(Windows-1252?); convert it first: iconv -f WINDOWS-1252 -t UTF-8",
+                    ) from None
+                yield (text.removeprefix("\ufeff") if number == 1 else text) + "\n"
+
+    def _too_long(self, decoder: RowDecoder, line: LongLine) -> SourceRow:
+        return decoder.refuse(line.head, self.lines, [_long_line(line, self._options.max_row_bytes)])
+
+    def _refuse_whole(self, line: int, code: str, message: str) -> InputRefused:
+        finding = Finding(line=line, code=code, message=message)
+        return InputRefused(f"{self.name}: line {line}: {message}", (finding,))
+
+    def _read_head(self) -> bytes:
+        try:
+            with opened(self._input) as file:
+                return file.read(HEAD_BYTES)
+        except (EOFError, zlib.error, OSError) as error:
+            raise InputRefused(f"{self.name}: cannot be read: {error}") from error
+
+    # ------------------------------------------------------------------------------------------------- repeated ids
+
+    def _repeated(self, ids: CustomIds) -> frozenset[int]:
+        repeated = ids.repeated()
+        if len(repeated) > MAX_REPEATED:
+            raise InputRefused(
+                f"{self.name}: more than {MAX_REPEATED:,} custom_ids occur more than once, so nothing was sent; "
+                "was the file joined with itself?"
+            )
+        return repeated
+
+    def _find_repeated(self, ids: CustomIds, collector: Collector) -> None:
+        """Reads the input again if there are repeated ids, to name the lines."""
+        repeated = self._repeated(ids)
+        if not repeated:
+            return
+        first = FirstLines(repeated)
+        for rows in self._pass(None):
+            for row in rows:
+                finding = _repeat_of(row, first)
+                if finding is not None:
+                    collector.repeat(row, finding)
+
+    def _report(self, collector: Collector) -> ValidationReport:
+        return ValidationReport(
+            name=self.name,
+            lines=self.lines,
+            rows=self.rows,
+            blank=self.blank,
+            refused=collector.refused,
+            body_bytes=collector.body_bytes,
+            findings=collector.first_findings(),
+            total=collector.total,
+            by_code=dict(collector.by_code),
+            lanes={name: count for name, count in collector.lanes.items() if count},
+            endpoints={name: count for name, count in collector.endpoints.items() if count},
+            columns=self.columns,
+            input_digest=self.input_digest,
+        )
+
+
+_custom_id = attrgetter("row.custom_id")
+
+
+def _repeat_of(row: SourceRow, first: FirstLines) -> Finding | None:
+    custom_id = row.row.custom_id
+    if custom_id is None:
+        return None
+    line = first.earlier(custom_id, row.row.line)
+    if not line:
+        return None
+    shown = custom_id if len(custom_id) <= 100 else custom_id[:100] + "..."
+    return Finding(
+        line=row.row.line,
+        code="duplicate_custom_id",
+        message=f"custom_id '{shown}' already used at line {line}",
+        param="custom_id",
+    )
+
+
+def _long_line(line: LongLine, limit: int) -> Problem:
+    return Problem("row_too_large", f"the line has {line.size:,} bytes; a row may have at most {limit:,}")
+
+
+def _empty(name: str, lines: int) -> InputRefused:
+    what = "is empty" if not lines else f"has {lines:,} lines, all of them blank"
+    message = f"{what}; expected at least one row"
+    return InputRefused(f"{name} {message}", (Finding(line=1, code="empty_file", message=message),))
+
+
+def _name_of(source: str | Path | Iterable[object]) -> str:
+    if isinstance(source, str | Path):
+        return "standard input" if str(source) == "-" else Path(source).name
+    return "rows"

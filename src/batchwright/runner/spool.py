@@ -1,0 +1,181 @@
+"""Where an input's bytes come from: a file that can be read as often as needed, or a copy of what can be read once.
+
+Standard input, pipes and rows from the library are copied to an anonymous temporary file first: a resume needs their
+digest before the first row is taken in, and naming both lines of a repeated custom_id needs a second reading.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+import msgspec
+
+from batchwright.core.errors import UsageError
+
+HEAD_BYTES = 64 * 1024
+"""What is looked at to tell what kind of input it is."""
+COPY_BYTES = 1024 * 1024
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+class Input(Protocol):
+    """Bytes that can be read again and again, one reading at a time."""
+
+    def open(self) -> BufferedReader:
+        """From the start, as stored (perhaps compressed). The caller closes it."""
+
+    def digest(self) -> str:
+        """Hex SHA-256 of the bytes as stored. About a second a gigabyte for a file, nothing for a copy."""
+
+    def close(self) -> None: ...
+
+
+class FileInput:
+    """A regular file. `changed` tells whether it was written to since this object was made."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._mark = _mark(path)
+        self._digest = ""
+
+    def open(self) -> BufferedReader:
+        return self._path.open("rb")
+
+    def digest(self) -> str:
+        if not self._digest:
+            self._digest = digest_file(self._path)
+        return self._digest
+
+    def changed(self) -> bool:
+        try:
+            return _mark(self._path) != self._mark
+        except OSError:
+            return True
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class CopiedInput:
+    """A copy of bytes that could be read only once; gone with this object, whatever happens to the process."""
+
+    def __init__(self, blocks: Iterable[bytes], spool_dir: Path | None) -> None:
+        self._file = tempfile.TemporaryFile(dir=spool_dir)  # noqa: SIM115 (closed by close)
+        found = hashlib.sha256()
+        try:
+            for block in blocks:
+                found.update(block)
+                self._file.write(block)
+            self._file.flush()
+        except BaseException:
+            self._file.close()
+            raise
+        self._digest = found.hexdigest()
+
+    def open(self) -> BufferedReader:
+        self._file.seek(0)
+        return os.fdopen(os.dup(self._file.fileno()), "rb")
+
+    def digest(self) -> str:
+        return self._digest
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def open_input(source: str | Path | Iterable[object], spool_dir: Path | None, stdin: BinaryIO) -> Input:
+    """Raises UsageError for what is not there, cannot be read or is no rows at all."""
+    if isinstance(source, Mapping | bytes):
+        raise UsageError(f"rows must be a list or an iterator of rows, got one {type(source).__name__}")
+    if not isinstance(source, str | Path):
+        return CopiedInput(encode_rows(source), spool_dir)
+    if str(source) == "-":
+        return CopiedInput(_blocks(stdin), spool_dir)
+    path = Path(source)
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):
+            path.open("rb").close()
+            return FileInput(path)
+        if not stat.S_ISDIR(mode):
+            with path.open("rb") as pipe:
+                return CopiedInput(_blocks(pipe), spool_dir)
+    except FileNotFoundError:
+        raise UsageError(
+            f"{path}: no such file (in {Path.cwd()}); expected a rows file, or - for standard input"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    raise UsageError(f"{path} is a folder; expected a rows file (.jsonl, .csv, either also .gz)")
+
+
+def digest_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def encode_rows(rows: Iterable[object]) -> Iterator[bytes]:
+    """The library's rows as JSONL: one line each, so that a row's line is its position plus one.
+
+    Raises UsageError, naming the row, for what has no form in JSON.
+    """
+    for position, row in enumerate(rows):
+        if isinstance(row, str | bytes):
+            line = row.encode("utf-8", "backslashreplace") if isinstance(row, str) else row
+            # A line break between JSON tokens is white space; inside a string it is invalid, before and after.
+            line = line.replace(b"\r", b" ").replace(b"\n", b" ")
+            yield (line if line.strip() else b'""') + b"\n"
+        elif isinstance(row, Mapping):
+            yield _encode_row(row, position) + b"\n"
+        else:
+            raise UsageError(f"row {position}: expected a dict or the text of a JSON object, got {type(row).__name__}")
+
+
+def _encode_row(row: Mapping[object, object], position: int) -> bytes:
+    try:
+        return msgspec.json.encode(row if isinstance(row, dict) else dict(row))
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_mend(row))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"row {position} cannot be written as JSON: {error}") from error
+
+
+def _mend(value: object) -> object:
+    """Half surrogates become U+FFFD, as in rows that are read."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, Mapping):
+        return {_mend(key): _mend(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mend(item) for item in value]
+    return value
+
+
+@contextmanager
+def opened(source: Input) -> Iterator[BinaryIO]:
+    """The input's bytes, decompressed where they begin as gzip does, whatever the file is called."""
+    with source.open() as raw:
+        if raw.peek(2)[:2] == GZIP_MAGIC:
+            with gzip.GzipFile(fileobj=raw) as file:
+                yield cast(BinaryIO, file)
+        else:
+            yield raw
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    while block := file.read(COPY_BYTES):
+        yield block
+
+
+def _mark(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns

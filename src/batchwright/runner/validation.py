@@ -1,0 +1,128 @@
+"""What a reading of an input found: every fault counted, the first of them kept, and what the good rows would do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+
+from batchwright.core.errors import Finding, InputRefused
+from batchwright.core.rows import SourceRow
+
+MAX_FINDINGS = 1_000
+"""Kept and shown; the others are counted by code."""
+MAX_NAMES = 1_000
+"""Distinct lanes and endpoints counted apart; rows beyond count as '(others)'."""
+OTHERS = "(others)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationReport:
+    """One reading of one input."""
+
+    name: str
+    lines: int
+    """Of a table: its records below the header."""
+    rows: int
+    """Lines that are not blank; `rows + blank = lines`, always."""
+    blank: int
+    refused: int
+    """Rows that cannot be sent."""
+    body_bytes: int
+    """Of the rows that can be sent."""
+    findings: tuple[Finding, ...]
+    """In line order, at most MAX_FINDINGS."""
+    total: int
+    """All findings; a row may have several."""
+    by_code: dict[str, int]
+    lanes: dict[str, int]
+    """Rows that can be sent by `LaneKey` (as text): which vendor and model get how many."""
+    endpoints: dict[str, int]
+    columns: tuple[str, ...]
+    input_digest: str
+
+    @property
+    def sendable(self) -> int:
+        return self.rows - self.refused
+
+
+class Collector:
+    """Adds up a reading."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.total = 0
+        self.refused = 0
+        self.body_bytes = 0
+        self.by_code: Counter[str] = Counter()
+        self.lanes: Counter[str] = Counter()
+        self.endpoints: Counter[str] = Counter()
+
+    def add(self, rows: list[SourceRow]) -> list[SourceRow]:
+        """Returns the rows that can be sent."""
+        good = rows
+        if any(map(_finding, rows)):
+            good = [row for row in rows if row.finding is None]
+            self.refused += len(rows) - len(good)
+            for row in rows:
+                if row.finding is not None:
+                    self.note(row.finding, *row.also)
+        _count(self.lanes, map(_lane, good))
+        _count(self.endpoints, map(_endpoint, good))
+        self.body_bytes += sum(map(len, map(_body, good)))
+        return good
+
+    def note(self, *findings: Finding) -> None:
+        for finding in findings:
+            self.total += 1
+            self.by_code[finding.code] += 1
+            if len(self.findings) < MAX_FINDINGS:
+                self.findings.append(finding)
+
+    def repeat(self, row: SourceRow, finding: Finding) -> None:
+        """A row that was taken for good, whose custom_id turns out to be an earlier row's too."""
+        if row.finding is None:
+            self.refused += 1
+            self.lanes[row.lane] -= 1
+            self.endpoints[row.row.endpoint] -= 1
+            self.body_bytes -= len(row.row.body)
+        kept = self.findings
+        self.total += 1
+        self.by_code[finding.code] += 1
+        kept.append(finding)
+        if len(kept) > 2 * MAX_FINDINGS:
+            self.first_findings()
+
+    def first_findings(self) -> tuple[Finding, ...]:
+        self.findings.sort(key=_line)
+        del self.findings[MAX_FINDINGS:]
+        return tuple(self.findings)
+
+
+_finding = attrgetter("finding")
+_lane = attrgetter("lane")
+_endpoint = attrgetter("row.endpoint")
+_body = attrgetter("row.body")
+_line = attrgetter("line")
+
+
+def _count(counts: Counter[str], names: Iterable[str]) -> None:
+    counts.update(names)
+    if len(counts) > MAX_NAMES:
+        for name, count in counts.most_common()[MAX_NAMES - 1 :]:
+            if name != OTHERS:
+                counts[OTHERS] += count
+                del counts[name]
+
+
+def refuse(report: ValidationReport) -> InputRefused:
+    """The error for an input with findings."""
+    first = report.findings[0]
+    rows = "row" if report.rows == 1 else "rows"
+    return InputRefused(
+        f"{report.name}: {report.refused:,} of {report.rows:,} {rows} cannot be sent, so none was; "
+        f"the first: line {first.line}: {first.message}",
+        report.findings,
+        report.total,
+    )

@@ -1,0 +1,134 @@
+"""OS locks in the state folder: `ports.locks`, and the lock of who runs a batch.
+
+A lock belongs to a process and ends with it, however it ends: one that can be taken proves that its holder is gone.
+Each lock is a file of its own, empty but for its holder's words, which say to people who holds it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+from batchwright.core.errors import StoreError
+
+FOLDER = "locks"
+HOLDER_MAX_BYTES = 200
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _LOCKED_BYTE = 1 << 20
+    """Windows forbids reading what is locked, so a byte far behind the holder's words is."""
+
+    def _lock(descriptor: int) -> bool:
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EDEADLK):
+                return False
+            raise
+        return True
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> bool:
+        try:
+            # flock, not lockf: it belongs to the open file, so a second open in this very process finds it taken.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        return True
+
+
+class HeldLock:
+    """A lock this process holds until `release`, or until it ends."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Harmless when called twice."""
+        if self._descriptor < 0:
+            return
+        descriptor, self._descriptor = self._descriptor, -1
+        if sys.platform == "win32":
+            # An open file cannot be removed there.
+            os.close(descriptor)
+            self._path.unlink(missing_ok=True)
+        else:
+            # Removed while it is still held: whoever opened it before finds, once it has the lock, that it is no more.
+            self._path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+class FileLocks:
+    """All locks of one state folder; `folder` is made when the first lock is taken."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / FOLDER
+
+    def take(self, name: str, *, holder: str) -> HeldLock | None:
+        """Takes the lock at once, or returns None if a live process has it. `holder` names this one to people.
+
+        Raises StoreError where the folder cannot be written.
+        """
+        path = self._path(name)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            while True:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+                if not _lock(descriptor):
+                    os.close(descriptor)
+                    return None
+                if _is_still(path, descriptor):
+                    break
+                os.close(descriptor)
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, holder.encode("utf-8", "replace")[:HOLDER_MAX_BYTES])
+        except OSError as error:
+            raise StoreError(
+                f"The lock {path} cannot be taken: {error.strerror or error}. Check that the state folder belongs to "
+                f"you, or name another one with BATCHWRIGHT_HOME."
+            ) from error
+        return HeldLock(path, descriptor)
+
+    def is_free(self, name: str) -> bool:
+        """True: nobody holds it, so whoever was named by it has ended. Never waits, and does not keep it."""
+        try:
+            descriptor = os.open(self._path(name), os.O_RDWR)
+        except FileNotFoundError:
+            return True
+        try:
+            return _lock(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def holder(self, name: str) -> str:
+        """The words of whoever holds it, for people; of one that ended without releasing it too. Empty: nobody."""
+        try:
+            with self._path(name).open("rb") as file:
+                return file.read(HOLDER_MAX_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{quote(name, safe='')}.lock"
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    """Whether the file that was locked is the one that stands under the name now."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    mine = os.fstat(descriptor)
+    return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)

@@ -1,0 +1,256 @@
+"""`run`: every option arrives in the request, and what cannot be right is refused before anything is read or sent."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchwright.cli.params import read_params
+from batchwright.core.doubt import OnUncertain
+from batchwright.core.errors import UsageError
+from batchwright.runner.request import RunRequest
+from batchwright.settings import Settings, Transport
+from support.cli_machine import Invoke, Machine
+
+ROW = '{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":5}\n'
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(ROW * 3)
+    return path
+
+
+def asked_of(machine: Machine) -> tuple[Settings, RunRequest]:
+    ((name, asked),) = machine.asked
+    assert name == "run"
+    return asked["settings"], asked["arguments"][0]
+
+
+def test_every_option_arrives(machine: Machine, invoke: Invoke, rows: Path) -> None:
+    words = shlex.split(
+        """run rows.jsonl -o out.csv --failed failed.jsonl --format openai -m gpt --base-url https://h/v1
+        -t {text} -s system --param top_p=0.5 --max-tokens 7 --temperature 0.25 --strict --fresh -c 9 --rpm 60
+        --tpm 9000 --timeout 2m --max-retries 2 --limit 10 --max-cost 1.50 --allow-unpriced --deadline 2h
+        --on-uncertain fail --no-gate --mixed-endpoints --skip-invalid --transport curl --progress none --json"""
+    )
+    result = invoke(*words)
+    assert result.exit_code == 0, result.stderr
+    settings, request = asked_of(machine)
+    assert request == RunRequest(
+        source="rows.jsonl",
+        output=Path("out.csv"),
+        output_format="openai",
+        failed_output=Path("failed.jsonl"),
+        rows=request.rows,
+        skip_invalid=True,
+        fresh=True,
+        strict=True,
+        concurrency=9,
+        rpm=60,
+        tpm=9000,
+        timeout_s=120.0,
+        max_attempts=3,
+        max_cost_picousd=1_500_000_000_000,
+        allow_unpriced=True,
+        deadline_s=7200.0,
+        on_uncertain=OnUncertain.FAIL,
+        gate=False,
+        command=("batchwright", *words),
+    )
+    assert (request.rows.model, request.rows.prompt, request.rows.system) == ("gpt", "{text}", "system")
+    assert request.rows.params == {"top_p": 0.5, "max_tokens": 7, "temperature": 0.25}
+    assert (request.rows.mixed_endpoints, request.rows.limit) == (True, 10)
+    assert request.rows.destinations[0].base_url == "https://h/v1"
+    assert settings.transport is Transport.CURL
+
+
+def test_nothing_typed_is_the_default(machine: Machine, invoke: Invoke, rows: Path) -> None:
+    assert invoke("run", "rows.jsonl").exit_code == 0
+    _, request = asked_of(machine)
+    assert (request.output, request.gate, request.max_attempts, request.strict) == (None, True, 5, False)
+    assert request.rows.destinations == ()
+
+
+def test_words_on_stderr_report_on_stdout(machine: Machine, invoke: Invoke, rows: Path) -> None:
+    result = invoke("run", "rows.jsonl", "-o", "out.jsonl")
+    assert (result.stdout, result.stderr) == ("", "done\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--json"], "--json puts the report on standard output"),
+        (["--json", "-o", "-"], "--json puts the report on standard output"),
+        (["--failed", "-"], "--failed: expected a file, found '-'"),
+        (["--max-attempts", "3", "--max-retries", "3"], "--max-retries 3 means --max-attempts 4"),
+        (["--max-attempts", "0"], "--max-attempts: expected a whole number of at least 1, found '0'"),
+        (["--timeout", "fast"], "--timeout: expected a time above 0"),
+        (["--param", "stream=true"], "answers are never streamed"),
+        (["--api-key-env", "sk-secret"], "--api-key-env: expected the NAME"),
+        (["--vendor", "nobody"], "there is no vendor 'nobody'; there are: local, simulated"),
+        (["--simulate", "--base-url", "https://h/v1"], "--base-url would do nothing"),
+        (["--on-uncertain", "perhaps"], "Invalid value for '--on-uncertain'"),
+        (["--limit", "0"], "Invalid value for '--limit'"),
+        (["--modle", "x"], "Did you mean '--model'?"),
+        (["extra"], "unexpected extra argument"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(
+    machine: Machine, invoke: Invoke, rows: Path, arguments: list[str], message: str
+) -> None:
+    result = invoke("run", "rows.jsonl", *arguments)
+    assert (result.exit_code, result.stdout, machine.asked) == (2, "", [])
+    assert message in " ".join(result.stderr.split())
+    assert "secret" not in result.stderr
+
+
+def test_a_source_that_is_not_there_or_no_file(machine: Machine, invoke: Invoke, rows: Path, tmp_path: Path) -> None:
+    missing = invoke("run", "row.jsonl")
+    assert missing.exit_code == 2
+    assert "row.jsonl: there is no such file; did you mean rows.jsonl?" in missing.stderr
+    assert "is a folder" in invoke("run", str(tmp_path)).stderr
+    assert "nor a folder nowhere" in invoke("run", "nowhere/rows.jsonl").stderr
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the super-user may write everywhere")
+def test_a_folder_that_may_not_be_written_to(machine: Machine, invoke: Invoke, rows: Path, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+    assert "you may not write into the folder closed" in invoke("run", "rows.jsonl", "-o", "closed/out.jsonl").stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("nowhere/out.jsonl", "does not exist"),
+        (".", "is a folder"),
+        ("rows.jsonl", "is the input"),
+        ("./deep/../rows.jsonl", "is the input"),
+        ("linked.jsonl", "is the input"),
+    ],
+)
+def test_an_output_that_cannot_be_is_refused_by_the_dry_run_too(
+    machine: Machine, invoke: Invoke, rows: Path, tmp_path: Path, place: str, message: str
+) -> None:
+    (tmp_path / "deep").mkdir()
+    os.link(rows, tmp_path / "linked.jsonl")
+    result = invoke("run", "rows.jsonl", "-n", "-o", place)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert rows.read_text() == ROW * 3
+
+
+def test_dry_run_shows_the_plan_and_sends_nothing(machine: Machine, invoke: Invoke, rows: Path) -> None:
+    result = invoke("run", "rows.jsonl", "-n", "--base-url", "https://h/v1", "--api-key-env", "")
+    assert (result.exit_code, machine.asked) == (0, [])
+    facts = dict(line.split("\t", 1) for line in result.stdout.splitlines())
+    assert (facts["rows"], facts["refused"], facts["h"]) == ("3", "0", f"m\tno key\t3\t{3 * (len(ROW) - 1)}\t")
+    read = json.loads(invoke("run", "rows.jsonl", "-n", "--json", "--base-url", "https://h/v1").stdout)
+    assert (read["valid"], read["rows"], read["rows_without_price_or_bound"]) == (True, 3, 3), "m has no price"
+    assert read["cost_at_most_usd"] is None
+    assert [(lane["vendor"], lane["model"], lane["rows"]) for lane in read["lanes"]] == [("h", "m", 3)]
+
+
+def test_dry_run_bounds_the_cost_where_prices_are_known(machine: Machine, invoke: Invoke, rows: Path) -> None:
+    priced = json.loads(invoke("run", "rows.jsonl", "-n", "--json", "--simulate").stdout)
+    assert priced["rows_without_price_or_bound"] == 0
+    assert 0 < priced["cost_at_most_usd"] == sum(lane["cost_at_most_usd"] for lane in priced["lanes"]) < 0.01
+    rows.write_text(ROW + ROW.replace(',"max_tokens":5', ""))
+    assert (
+        json.loads(invoke("run", "rows.jsonl", "-n", "--json", "--simulate").stdout)["rows_without_price_or_bound"] == 1
+    )
+
+
+def test_dry_run_of_a_refused_file(machine: Machine, invoke: Invoke, rows: Path) -> None:
+    rows.write_text(ROW + "nonsense\n")
+    refused = invoke("run", "rows.jsonl", "-n", "--json", "--simulate")
+    assert refused.exit_code == 2
+    assert "line 2: not valid JSON" in refused.stderr
+    assert json.loads(refused.stdout)["valid"] is False
+    kept = invoke("run", "rows.jsonl", "-n", "--json", "--simulate", "--skip-invalid")
+    assert (kept.exit_code, json.loads(kept.stdout)["refused"]) == (0, 1)
+
+
+def test_rows_without_anywhere_to_go_are_told_the_three_ways(machine: Machine, invoke: Invoke, rows: Path) -> None:
+    for command in (["validate"], ["run", "-n"]):
+        result = invoke(*command, "rows.jsonl")
+        assert result.exit_code == 2
+        for way in ("--base-url https://HOST/v1", "local/smollm2", "--simulate"):
+            assert way in result.stderr
+
+
+def test_a_withheld_key_is_explained_where_rows_need_it_and_only_there(
+    machine: Machine, invoke: Invoke, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    (tmp_path / ".env").write_text("OPENAI_BASE_URL=https://stranger.example/v1")
+    needs = invoke("validate", "rows.jsonl")
+    assert needs.exit_code == 2
+    assert "the key OPENAI_API_KEY comes from the environment" in needs.stderr
+    assert ".env (OPENAI_BASE_URL)" in needs.stderr
+    rows.write_text(ROW.replace('"m"', '"local/smollm2"'))
+    assert invoke("validate", "rows.jsonl").exit_code == 0
+
+
+def test_validate_lists_findings_by_line_on_stdout(machine: Machine, invoke: Invoke, rows: Path) -> None:
+    rows.write_text(ROW + "nonsense\n" + ROW + "[1]\n")
+    result = invoke("validate", "rows.jsonl", "--base-url", "https://h/v1")
+    assert result.exit_code == 2
+    assert [line.split("\t")[:2] for line in result.stdout.splitlines()] == [
+        ["2", "invalid_json_line"],
+        ["4", "invalid_type"],
+    ]
+    assert "4 rows" in result.stderr
+    read = json.loads(invoke("validate", "rows.jsonl", "--base-url", "https://h/v1", "--json").stdout)
+    assert (read["valid"], read["rows"], read["refused"], read["findings_total"]) == (False, 4, 2, 2)
+    assert [finding["line"] for finding in read["findings"]] == [2, 4]
+
+
+def test_a_good_file_validates(machine: Machine, invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress((ROW * 2).encode()))
+    result = invoke("validate", "rows.jsonl.gz", "--base-url", "https://h/v1")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "2 rows can be sent" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a=1", 1),
+        ("a=0.5", 0.5),
+        ('a={"b":[1]}', {"b": [1]}),
+        ("a=null", None),
+        ("a=low", "low"),
+        ('a="two words"', "two words"),
+        ("a=gpt-4o.mini", "gpt-4o.mini"),
+    ],
+)
+def test_params(text: str, value: Any) -> None:
+    assert read_params([text], None, None) == {"a": value}
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["a"], "expected KEY=JSON"),
+        (["=1"], "expected KEY=JSON"),
+        (["a=True"], "JSON writes that a=true"),
+        (["a=two words"], "is no JSON value"),
+        (["a={"], "is no JSON value"),
+        (["a=NaN"], "is no JSON value"),
+        (["a=1", "a=2"], "'a' is given twice"),
+        (["temperature=1"], "'temperature' is given twice"),
+        (["model=x"], "use -m/--model"),
+    ],
+)
+def test_what_is_no_param(texts: list[str], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_params(texts, None, 0.5)
+    assert message in str(caught.value)

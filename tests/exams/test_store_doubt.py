@@ -1,0 +1,267 @@
+"""The store's exam, lost leases: heartbeats, deaths, rows in doubt, budgets that were drawn."""
+
+from __future__ import annotations
+
+from batchwright.core import row_map
+from batchwright.core.doubt import OnUncertain
+from batchwright.core.failures import FailureKind
+from batchwright.core.row_map import PENDING, RESERVED
+from batchwright.core.worker_id import WorkerId
+from batchwright.ports.store import AllowanceRequest, SegmentKey, Store
+from support.store_drive import (
+    COST,
+    IN_DOUBT,
+    OK,
+    WORST,
+    Held,
+    Worker,
+    maps,
+    new_segment,
+    spec,
+    submit,
+)
+
+WORKER_LOST = row_map.KIND_BYTES[FailureKind.WORKER_LOST]
+
+
+def lose(store: Store, name: str, *rows: int) -> Held:
+    """A worker claims, reserves these rows and dies."""
+    worker = Worker(store, name)
+    found = worker.one()
+    worker.checkpoint(found.reserve(*rows).change())
+    assert store.mark_dead([worker.id], 3_000) == 1
+    return found
+
+
+def test_heartbeats_renew_until_the_worker_is_marked_dead(store: Store) -> None:
+    worker = Worker(store, now_ms=1_000)
+    assert store.heartbeat(worker.id, 2_000, "KEY is not set")
+    (row,) = store.live_workers()
+    assert (row.worker, row.host, row.pid) == (worker.id, "here", 7)
+    assert (row.started_at_ms, row.heartbeat_ms, row.note) == (1_000, 2_000, "KEY is not set")
+    assert (row.dead, row.ended) == (False, False)
+    assert store.mark_dead([worker.id], 3_000) == 0
+    assert not store.heartbeat(worker.id, 3_000)
+    assert not store.heartbeat(WorkerId("nobody", "1"), 3_000)
+    assert store.live_workers() == []
+
+
+def test_a_new_incarnation_takes_over_from_the_older(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+    old = Worker(store, "w", "1")
+    stale = old.one()
+    new = Worker(store, "w", "2")
+    assert not store.heartbeat(old.id, 2_000)
+    assert [row.worker for row in store.live_workers()] == [new.id]
+    assert old.checkpoint(stale.reserve(0).change()).lost == {SegmentKey("batch_a", 0)}
+    assert new.one().claimed.row_map == bytes(4)
+
+
+def test_registering_again_changes_nothing(store: Store) -> None:
+    worker = Worker(store)
+    worker.checkpoint()
+    store.register_worker(worker.id, host="here", pid=7, now_ms=9_000)
+    assert store.checkpoint_number(worker.id) == 1
+
+
+def test_rows_in_doubt_are_noted_once_and_go_first(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0, 8)])
+    lose(store, "lost", 1, 2, 3, 5)
+    worker = Worker(store)
+    found = worker.one()
+    claimed = found.claimed
+    assert claimed.row_map == bytes([PENDING] * 8)
+    assert claimed.first == (1, 2, 3, 5)
+    assert claimed.window == 2
+    assert (claimed.resolved.doubts, claimed.resolved.attempts) == (4, 4)
+    assert claimed.resolved.possible_picousd == 0
+    assert {row: (note.byte, note.attempts, note.doubts) for row, note in claimed.records.items()} == {
+        row: (PENDING, 1, 1) for row in (1, 2, 3, 5)
+    }
+    assert store.get_batch("batch_a").tally.doubts == 4
+    worker.finish(found)
+    tally = store.get_batch("batch_a").tally
+    assert (tally.doubts, tally.attempts, tally.counts) == (4, 12, {OK: 8})
+
+
+def test_a_window_stands_until_an_outcome_is_checkpointed(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0, 8)])
+    lose(store, "lost", 1, 2, 3, 5)
+    worker = Worker(store)
+    found = worker.one()
+    worker.checkpoint(found.change(release="waiting"))
+    again = worker.one()
+    assert (again.claimed.window, again.claimed.first) == (2, (1, 2, 3, 5))
+    worker.checkpoint(again.reserve(1).change())
+    worker.checkpoint(again.answer(1).change(release="waiting"))
+    last = worker.one()
+    assert (last.claimed.window, last.claimed.first) == (0, ())
+
+
+def test_the_only_row_out_at_a_third_death_ends_as_worker_lost(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+    lose(store, "first", 2)
+    lose(store, "second", 2)
+    lose(store, "third", 2)
+    worker = Worker(store)
+    found = worker.one()
+    assert found.claimed.row_map == bytes([PENDING, PENDING, WORKER_LOST, PENDING])
+    assert found.claimed.records[2].attempts == 3
+    worker.finish(found)
+    assert store.get_batch("batch_a").tally.counts == {OK: 3, WORKER_LOST: 1}
+
+
+def test_an_outcome_between_deaths_begins_the_count_anew(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+    lose(store, "first", 2)
+    lose(store, "second", 2)
+    worker = Worker(store, "third")
+    found = worker.one()
+    worker.checkpoint(found.reserve(0, 2).change())
+    worker.checkpoint(found.answer(0).change())
+    store.mark_dead([worker.id], 3_000)
+    assert Worker(store).one().claimed.row_map == bytes([OK, PENDING, PENDING, PENDING])
+
+
+def test_giving_back_is_no_death(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+    for name in ("first", "second", "third"):
+        worker = Worker(store, name)
+        found = worker.one()
+        worker.checkpoint(found.reserve(2).change())
+        store.end_worker(worker.id, 3_000)
+    last = Worker(store)
+    found = last.one()
+    assert found.claimed.row_map == bytes(4)
+    assert (found.claimed.first, found.claimed.window) == ((2,), 0)
+    assert found.claimed.records[2].doubts == 3
+    assert [row.worker for row in store.live_workers()] == [last.id]
+
+
+def test_under_fail_a_row_in_doubt_ends(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0), new_segment(1)], spec(policy=OnUncertain.FAIL))
+    lost = Worker(store, "lost")
+    first, second = lost.claim(limit=2)
+    lost.checkpoint(first.reserve(0, 1, 2, 3).change(), second.reserve(0).change())
+    store.mark_dead([lost.id], 3_000)
+    worker = Worker(store)
+    (found,) = worker.claim(limit=9)
+    assert found.key == second.key, "the first ended with its doubt: it settles and is not given out"
+    assert found.claimed.row_map == bytes([IN_DOUBT, PENDING, PENDING, PENDING])
+    assert store.get_batch("batch_a").segments_open == 1
+    assert worker.finish(found).settled == ["batch_a"]
+    assert store.get_batch("batch_a").tally.counts == {IN_DOUBT: 5, OK: 3}
+
+
+def test_doubt_alone_can_settle_a_batch(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)], spec(policy=OnUncertain.FAIL))
+    lose(store, "lost", 0, 1, 2, 3)
+    worker = Worker(store)
+    assert worker.claim(now_ms=7_000) == []
+    row = store.get_batch("batch_a")
+    assert (row.facts.settled, row.settled_at_ms) == (True, 7_000)
+    (view,) = store.read_segments("batch_a")
+    assert view.records[3].code == "in_doubt"
+
+
+def test_a_row_whose_attempts_are_used_up_ends_in_doubt(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)], spec(max_attempts=2))
+    lose(store, "first", 1, 2)
+    lose(store, "second", 1)
+    assert Worker(store).one().claimed.row_map == bytes([PENDING, IN_DOUBT, PENDING, PENDING])
+
+
+def test_a_dead_workers_answers_count_and_only_the_rest_is_in_doubt(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+    lost = Worker(store, "lost")
+    found = lost.one()
+    lost.checkpoint(found.reserve(0, 1).change())
+    lost.checkpoint(found.answer(0).change())
+    store.mark_dead([lost.id], 3_000)
+    assert maps(store, "batch_a") == [bytes([OK, RESERVED, PENDING, PENDING])]
+    worker = Worker(store)
+    worker.finish(worker.one())
+    tally = store.get_batch("batch_a").tally
+    assert (tally.counts, tally.cost_picousd, tally.doubts) == ({OK: 4}, 4 * COST, 1)
+
+
+# ------------------------------------------------------------------------------------------------------------ budget
+
+
+def draw(worker: Worker, picousd: int, minimum: int = 0) -> int:
+    request = AllowanceRequest(batch_id="batch_a", picousd=picousd, minimum_picousd=minimum)
+    return worker.checkpoint(allowances=[request]).allowances["batch_a"]
+
+
+def taken(store: Store) -> int:
+    return store.get_batch("batch_a").budget_taken_picousd
+
+
+def test_allowances_never_pass_what_the_cap_leaves(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)], spec(cap=100))
+    one, two = Worker(store, "one"), Worker(store, "two")
+    assert draw(one, 70) == 70
+    assert draw(two, 70, minimum=40) == 0
+    assert draw(two, 70) == 30
+    assert draw(one, 1) == 0
+    assert (taken(store), store.get_batch("batch_a").tally.allowance_picousd) == (100, 100)
+    assert draw(one, -50) == 0
+    assert taken(store) == 50
+    assert draw(two, 60) == 50
+
+
+def test_what_was_spent_leaves_the_allowance_as_its_cost_comes_in(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)], spec(cap=100))
+    worker = Worker(store)
+    found = worker.one()
+    assert draw(worker, 4 * WORST) == 4 * WORST
+    worker.checkpoint(found.reserve(0, 1).change())
+    worker.checkpoint(found.answer(0, 1).change(), spent={"batch_a": 2 * WORST})
+    assert taken(store) == 2 * COST + 2 * WORST
+
+
+def test_a_dead_workers_allowance_pays_for_its_doubt_and_the_rest_returns(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0), new_segment(1)], spec(cap=200))
+    lost = Worker(store, "lost")
+    first, second = lost.claim(limit=2)
+    assert draw(lost, 100) == 100
+    lost.checkpoint(first.reserve(0, 1).change(), second.reserve(0).change())
+    store.mark_dead([lost.id], 3_000)
+    assert taken(store) == 100, "nothing is given back before the doubt is dealt with"
+
+    worker = Worker(store)
+    found = worker.one()
+    assert found.claimed.resolved.possible_picousd == 2 * WORST
+    assert taken(store) == 100, "what became possible cost left the allowance"
+    worker.one()
+    assert taken(store) == 3 * WORST, "its last segment has gone to another: the rest is free"
+
+
+def test_a_gone_worker_that_holds_nothing_keeps_no_allowance(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)], spec(cap=100))
+    dead, ended = Worker(store, "dead"), Worker(store, "ended")
+    draw(dead, 30)
+    draw(ended, 30)
+    store.mark_dead([dead.id], 3_000)
+    assert taken(store) == 30
+    store.end_worker(ended.id, 3_000)
+    assert taken(store) == 0
+
+
+def test_orphan_spend_counts_towards_the_cap(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)], spec(cap=100))
+    lost = Worker(store, "lost")
+    found = lost.one()
+    lost.checkpoint(found.reserve(0).change())
+    store.mark_dead([lost.id], 3_000)
+    lost.checkpoint(found.answer(0).change())
+    assert taken(store) == COST
+
+
+def test_without_a_cap_doubt_has_no_worst_cost(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+    worker = Worker(store)
+    assert draw(worker, 500) == 500
+    lose(store, "lost", 0)
+    assert worker.one().claimed.resolved.possible_picousd == 0
+    assert taken(store) == 0

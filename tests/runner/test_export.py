@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+from pathlib import Path
+
+import pytest
+
+from batchwright.core import row_map
+from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.errors import UsageError
+from batchwright.core.failures import FailureKind
+from batchwright.core.records import InputRow, Record
+from batchwright.ports.batches import BatchStatus
+from batchwright.runner.deliver import deliver
+from batchwright.runner.export import OutputFormat, export, format_of
+from batchwright.runner.intake import Interrupted
+from batchwright.runner.report import NOTHING_DONE
+from batchwright.runner.request import Delivery
+from batchwright.runner.seams import Seams
+from support.batch_samples import spec_of
+from support.memory_batches import MemoryBatch, MemoryBatches
+from support.runner_parts import HandInterrupts, KeptDisplay, MemoryLocks, ScriptedWorkers, SteppedClock, echo, refused
+
+
+def seams_of(batches: MemoryBatches, display: KeptDisplay | None = None) -> Seams:
+    return Seams(
+        batches=batches,
+        workers=ScriptedWorkers(batches),
+        display=display or KeptDisplay(),
+        clock=SteppedClock(),
+        locks=MemoryLocks(),
+        interrupts=HandInterrupts(),
+    )
+
+
+def ended(spec: BatchSpec | None = None) -> tuple[MemoryBatches, BatchStatus]:
+    """Four rows: an answer, a refusal, a cancelled one, an answer with a line separator in it."""
+    batches = MemoryBatches()
+    batch = MemoryBatch("batch_00", spec or spec_of(), 0, accepting=False)
+    batches.batches[batch.batch_id] = batch
+    for row in range(4):
+        batch.rows.append(
+            InputRow(
+                body=b'{"model":"m","messages":[]}',
+                custom_id=f"r{row}" if row else None,
+                model="m",
+                columns=b'{"id":"%d","text":"=1+%d"}' % (row, row),
+                line=row + 1,
+            )
+        )
+        batch.row_map.append(row_map.PENDING)
+    batch.end(0, echo(0, batch.rows[0]))
+    batch.end(1, refused(1))
+    spoken = '{"choices":[{"message":{"content":"one\u2028two"},"finish_reason":"stop"}]}'.encode()
+    batch.end(3, Record(row=3, byte=row_map.PLAIN_SUCCESS, attempts=2, used=2, body=spoken, vendor="acme", no_usage=1))
+    batch.close(FailureKind.CANCELLED)
+    return batches, batch.status()
+
+
+def write(delivery: Delivery, spec: BatchSpec | None = None) -> None:
+    batches, status = ended(spec)
+    asyncio.run(export(status, delivery, seams_of(batches)))
+
+
+def test_infrai_lines(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    write(Delivery(output=path))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 4
+    assert lines[0] == (
+        '{"ok":true,"request_index":0,"cost_usd":0,"vendor":"acme","result":{"content":"echo 0","finish_reason":"stop",'
+        '"model":"m","usage":null},"flags":[],"attempts":1,"response":{"choices":[{"message":{"content":"echo 0"},'
+        '"finish_reason":"stop"}],"model":"m"}}'
+    )
+    assert '"content":"one\\u2028two"' in lines[3]
+
+
+def test_openai_lines_are_in_row_order_and_one_a_row(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    write(Delivery(output=path, output_format="openai"))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [line.split(",")[1] for line in lines] == [
+        '"custom_id":null', '"custom_id":"r1"', '"custom_id":"r2"', '"custom_id":"r3"'
+    ]  # fmt: skip
+    assert '"response":null,"error":{"code":"batch_cancelled"' in lines[2]
+
+
+def test_csv_keeps_the_inputs_own_columns(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    write(Delivery(output=path), spec_of(csv_columns=("id", "text")))
+    records = path.read_bytes().decode().split("\r\n")
+    assert records[0].startswith("id,text,answer,")
+    assert records[1].startswith("0,=1+0,echo 0,stop,")
+    assert len(records) == 6
+
+
+def test_failed_rows_are_written_beside_as_input(tmp_path: Path) -> None:
+    failed = tmp_path / "failed.jsonl"
+    write(Delivery(output=tmp_path / "out.jsonl", failed_output=failed))
+    body = '"method":"POST","url":"/v1/chat/completions","body":{"model":"m","messages":[]}}'
+    assert failed.read_text().splitlines() == ['{"custom_id":"r1",' + body, '{"custom_id":"r2",' + body]
+
+
+def test_an_interrupt_leaves_the_earlier_files(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text("earlier")
+    batches, status = ended()
+    seams = seams_of(batches)
+
+    class Pressing(KeptDisplay):
+        def writing(self, done: int, total: int) -> None:
+            seams.interrupts.press()  # type: ignore[attr-defined]
+
+    seams = seams_of(batches, Pressing())
+    with pytest.raises(Interrupted):
+        asyncio.run(export(status, Delivery(output=path), seams))
+    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("out.jsonl", "earlier")]
+
+
+def test_a_full_disk_is_named_with_the_command_that_writes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    batches, status = ended()
+    delivery = Delivery(output=tmp_path / "out.jsonl")
+    outcome = asyncio.run(deliver(status, delivery, NOTHING_DONE, seams_of(batches)))
+    assert outcome.exit_code == 1
+    assert outcome.closing[0] == f"The disk is full: {tmp_path / 'out.jsonl'} could not be written."
+    assert outcome.closing[1].endswith(f"batchwright export batch_00 -o {tmp_path / 'out.jsonl'}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_standard_output_gets_lines_as_they_are(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    write(Delivery())
+    assert len(capfdbinary.readouterr().out.splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "form"),
+    [("a.jsonl", "", OutputFormat.INFRAI), ("a.csv", "", OutputFormat.CSV), ("a.CSV.gz", "", OutputFormat.CSV),
+     ("a", "", OutputFormat.INFRAI), ("a.csv", "openai", OutputFormat.OPENAI)],
+)  # fmt: skip
+def test_the_suffix_chooses_unless_told(name: str, asked: str, form: OutputFormat) -> None:
+    assert format_of(Delivery(output=Path(name), output_format=asked)) is form
+
+
+@pytest.mark.parametrize(("name", "asked"), [("a.parquet", ""), ("a.xlsx", ""), ("a.jsonl", "xml")])
+def test_a_form_that_is_not_written_is_refused(name: str, asked: str) -> None:
+    with pytest.raises(UsageError):
+        format_of(Delivery(output=Path(name), output_format=asked))

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from batchwright.core.batch_state import Pause, PauseCause
+from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.money import picousd_from_usd
+from batchwright.core.records import Tally
+from batchwright.ports.batches import BatchStatus
+from batchwright.ports.observer import LaneView, WorkerView
+from batchwright.runner.live_progress import LiveProgress, panel
+from batchwright.runner.meter import Meter
+from batchwright.runner.plain_progress import PlainProgress
+from batchwright.runner.progress import open_display
+from batchwright.runner.progress_text import percent_text, plain_line
+from batchwright.runner.seams import Snapshot
+from support.batch_samples import failed, ok, spec_of, status_of
+
+
+def view_of(*lanes: LaneView, note: str = "", retries: int = 0) -> WorkerView:
+    return WorkerView(
+        in_flight=sum(lane.in_flight for lane in lanes), answered=0, retries_waiting=retries, lanes=lanes, note=note
+    )
+
+
+def snapshot_of(status: BatchStatus, *, elapsed_s: float = 10.0, view: WorkerView | None = None) -> Snapshot:
+    return Snapshot(
+        status=status,
+        view=view,
+        now_ms=int(elapsed_s * 1000),
+        elapsed_s=elapsed_s,
+        rows_per_s=812.4,
+        eta_s=2.3,
+        stopping="",
+    )
+
+
+RUNNING = status_of(
+    {ok(): 3_084, ok(Flag.TRUNCATED): 4, failed(FailureKind.TIMEOUT): 12},
+    total=5_000,
+    tally=Tally(cost_picousd=picousd_from_usd("0.86"), attempts=3_100),
+    spec=spec_of(max_cost_picousd=picousd_from_usd(5)),
+)
+LANE = LaneView(lane="acme|KEY|m-small", in_flight=60, limit=64, waiting="")
+SLOW_LANE = LaneView(lane="other|KEY|m|x", in_flight=4, limit=8, waiting="rate limit, 3 s")
+
+
+def drawn(snapshot: Snapshot) -> str:
+    out = io.StringIO()
+    Console(file=out, width=100, no_color=True).print(panel(snapshot))
+    return out.getvalue()
+
+
+def test_the_panel_has_what_people_look_for() -> None:
+    text = drawn(snapshot_of(RUNNING, view=view_of(LANE, retries=3)))
+    for part in (
+        "tickets.jsonl", "62%", "3,100 of 5,000", "3,088 ok (4 truncated)", "12 failed", "$0.86 of $5.00",
+        "812 rows/s", "2.3 s left", "60 of 64 in flight", "3 retries waiting",
+    ):  # fmt: skip
+        assert part in text, part
+
+
+def test_several_lanes_stand_apart_and_say_why_they_wait() -> None:
+    text = drawn(snapshot_of(RUNNING, view=view_of(LANE, SLOW_LANE)))
+    assert "acme m-small  60 of 64" in text
+    assert "waiting  other x: rate limit, 3 s" in text
+
+
+def test_a_pause_and_a_workers_note_are_reasons() -> None:
+    paused = status_of({ok(): 1}, total=2, pauses=[Pause(cause=PauseCause.LANE, reason="no credit left", since_ms=1)])
+    text = plain_line(snapshot_of(paused, view=view_of(note="ACME_KEY is not set")))
+    assert text.endswith("; paused: no credit left; ACME_KEY is not set")
+
+
+def test_no_hundred_before_the_end_and_no_zero_after_the_first() -> None:
+    assert percent_text(99_999, 100_000) == "99%"
+    assert percent_text(1, 100_000) == "1%"
+    assert percent_text(0, 5) == "0%"
+    assert percent_text(5, 5) == "100%"
+
+
+def test_plain_lines_come_rarely_and_a_reason_at_once() -> None:
+    out = io.StringIO()
+    display = PlainProgress(out)
+    for tenths in range(0, 300):
+        display.show(snapshot_of(RUNNING, elapsed_s=tenths / 10))
+    assert len(out.getvalue().splitlines()) == 5
+    display.show(snapshot_of(RUNNING, elapsed_s=31.5, view=view_of(SLOW_LANE)))
+    assert out.getvalue().splitlines()[-1].endswith("; rate limit, 3 s")
+    display.show(snapshot_of(RUNNING, elapsed_s=31.9, view=view_of(SLOW_LANE)))
+    assert len(out.getvalue().splitlines()) == 6
+
+
+def test_plain_line() -> None:
+    text = plain_line(snapshot_of(RUNNING, view=view_of(LANE)))
+    assert text == ("3,100/5,000 done (62%), 12 failed, 812 rows/s, 2.3 s left, $0.86 of $5.00, 60 in flight")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_pipe_gets_lines_and_a_terminal_a_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert isinstance(open_display("auto", io.StringIO()), PlainProgress)
+    assert isinstance(open_display("auto", Terminal()), LiveProgress)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(open_display("auto", Terminal()), PlainProgress)
+
+
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def escapes() -> str:
+        out = Terminal()
+        display = LiveProgress(out)
+        display.say("a line that stays")
+        display.show(snapshot_of(RUNNING, view=view_of(LANE)))
+        display.close()
+        assert "a line that stays" in out.getvalue()
+        return out.getvalue()
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[32m" in escapes()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[32m" not in escapes()
+
+
+def test_meter_follows_the_last_seconds() -> None:
+    meter = Meter(0.0, 0)
+    for second in range(1, 31):
+        meter.note(float(second), second * 100 if second <= 15 else 1_500 + (second - 15) * 10)
+    assert meter.rows_per_s() == pytest.approx(10.0)
+    assert meter.eta_s(50) == pytest.approx(5.0)
+    assert Meter(0.0, 5).eta_s(10) == -1.0

@@ -1,0 +1,407 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from batchwright.core.batch_state import PauseCause
+from batchwright.core.errors import InputRefused, UsageError, VendorUnavailable
+from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.money import picousd_from_usd
+from batchwright.core.records import InputRow, Record
+from batchwright.core.row_options import RowOptions
+from batchwright.runner.outcome import RunOutcome
+from batchwright.runner.request import RunRequest
+from batchwright.runner.run import run
+from batchwright.runner.seams import Snapshot
+from support.batch_samples import VENDOR
+from support.memory_batches import MemoryBatch, MemoryBatches
+from support.runner_parts import (
+    CountedChance,
+    HandInterrupts,
+    KeptDisplay,
+    MemoryLocks,
+    ScriptedWorkers,
+    SteppedClock,
+    echo,
+    flagged,
+    refused,
+)
+
+
+class Machine:
+    """One machine: its batches and locks outlive the runs on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.batches = MemoryBatches()
+        self.workers = ScriptedWorkers(self.batches)
+        self.locks = MemoryLocks()
+        self.chance = CountedChance()
+        self.display = KeptDisplay()
+        self.interrupts = HandInterrupts()
+
+    def write(self, count: int, name: str = "rows.jsonl") -> RunRequest:
+        lines = [{"custom_id": f"r{i}", "body": {"model": "m", "messages": [{"role": "user", "content": f"say {i}"}]}}
+                 for i in range(count)]  # fmt: skip
+        path = self.folder / name
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return RunRequest(
+            source=path,
+            output=self.folder / "out.jsonl",
+            rows=RowOptions(destinations=(VENDOR,)),
+            command=("batchwright", "run", name),
+        )
+
+    def run(self, request: RunRequest) -> RunOutcome:
+        self.display = KeptDisplay()
+        self.interrupts = HandInterrupts()
+        return asyncio.run(self._run(request))
+
+    async def _run(self, request: RunRequest) -> RunOutcome:
+        return await run(
+            request,
+            batches=self.batches,
+            workers=self.workers,
+            display=self.display,
+            clock=SteppedClock(),
+            chance=self.chance,
+            locks=self.locks,
+            interrupts=self.interrupts,
+        )
+
+    def stop_after_two(self, request: RunRequest) -> None:
+        """A run that a person interrupts after two rows."""
+        self.workers.before = lambda _batch, row: self.interrupts.press() if row == 1 else None
+        self.workers.hold_at = 2
+        assert self.run(request).exit_code == 130
+        self.workers.before, self.workers.hold_at = lambda _batch, _row: None, -1
+
+    def lines(self, name: str = "out.jsonl") -> list[dict[str, object]]:
+        return [json.loads(line) for line in (self.folder / name).read_bytes().splitlines()]
+
+    @property
+    def only(self) -> MemoryBatch:
+        (batch,) = self.batches.batches.values()
+        return batch
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def contents(lines: list[dict[str, object]]) -> list[object]:
+    return [line["result"]["content"] if line["ok"] else None for line in lines]  # type: ignore[index]
+
+
+def test_one_line_a_row_in_order_and_zero(machine: Machine) -> None:
+    outcome = machine.run(machine.write(10))
+    assert outcome.exit_code == 0
+    assert contents(machine.lines()) == [f"echo {i}" for i in range(10)]
+    assert outcome.text.startswith("10 ok of 10")
+    assert "adds up: 10 input lines = 10 ok = 10 written" in outcome.text
+    assert machine.display.said == [f"{outcome.batch_id}: 10 rows taken in."]
+    assert machine.locks.held == set()
+
+
+def test_same_command_on_a_complete_batch_only_writes(machine: Machine) -> None:
+    request = machine.write(4)
+    machine.run(request)
+    (machine.folder / "out.jsonl").unlink()
+    outcome = machine.run(request)
+    assert outcome.exit_code == 0
+    assert len(machine.lines()) == 4
+    assert machine.workers.asked == [0, 1, 2, 3]
+    assert "is complete; nothing is sent" in machine.display.said[0]
+
+
+def test_interrupt_once_says_how_to_go_on_and_the_same_command_does(machine: Machine) -> None:
+    request = machine.write(6)
+
+    def press(_batch: MemoryBatch, row: int) -> None:
+        if row == 2:
+            machine.interrupts.press()
+
+    machine.workers.before, machine.workers.hold_at = press, 3
+    outcome = machine.run(request)
+    assert outcome.exit_code == 130
+    assert outcome.closing[-1] == "This goes on: batchwright run rows.jsonl"
+    assert machine.workers.stops[0] is True
+    assert not (machine.folder / "out.jsonl").exists()
+    assert machine.workers.asked == [0, 1, 2]
+    machine.workers.before, machine.workers.hold_at = lambda _batch, _row: None, -1
+    again = machine.run(request)
+    assert again.exit_code == 0
+    assert sorted(machine.workers.asked) == list(range(6)), "no row was asked twice"
+    assert contents(machine.lines()) == [f"echo {i}" for i in range(6)]
+    assert "Going on with" in machine.display.said[0]
+
+
+def test_interrupt_twice_cuts_the_grace_short(machine: Machine) -> None:
+    request = machine.write(6)
+    machine.workers.slow_stop = True
+
+    def press(_batch: MemoryBatch, row: int) -> None:
+        if row == 2:
+            machine.interrupts.press()
+
+    class PressingAgain(KeptDisplay):
+        def show(self, snapshot: Snapshot) -> None:
+            super().show(snapshot)
+            if snapshot.stopping and machine.interrupts.count == 1:
+                machine.interrupts.press()
+
+    machine.workers.before, machine.workers.hold_at = press, 3
+    machine.display, machine.interrupts = PressingAgain(), HandInterrupts()
+    outcome = asyncio.run(machine._run(request))
+    assert outcome.exit_code == 130
+    assert machine.workers.stops == [True, False]
+    assert any("Ctrl-C stops at once" in snapshot.stopping for snapshot in machine.display.snapshots)
+
+
+@pytest.mark.parametrize("cause", [PauseCause.GATE, PauseCause.LANE])
+def test_a_pause_ends_the_run_with_its_reason_and_the_same_command_clears_it(
+    machine: Machine, cause: PauseCause
+) -> None:
+    request = machine.write(5)
+
+    def pause(batch: MemoryBatch, row: int) -> None:
+        if row == 2:
+            machine.batches.pause(batch.batch_id, cause, "the key is not valid")
+
+    machine.workers.before = pause
+    outcome = machine.run(request)
+    assert outcome.exit_code == 5
+    assert outcome.closing[0] == f"Paused ({cause.value}): the key is not valid"
+    assert outcome.closing[-1].endswith("this goes on: batchwright run rows.jsonl")
+    machine.workers.before = lambda _batch, _row: None
+    assert machine.run(request).exit_code == 0
+    assert len(machine.lines()) == 5
+
+
+def test_a_budget_pause_stands_until_the_cap_is_higher(machine: Machine) -> None:
+    request = replace(machine.write(5), max_cost_picousd=picousd_from_usd(1))
+
+    def pause(batch: MemoryBatch, row: int) -> None:
+        if row == 2:
+            machine.batches.pause(batch.batch_id, PauseCause.BUDGET, "the cap of $1.00 is reached")
+
+    machine.workers.before = pause
+    assert machine.run(request).closing[-1].endswith("batchwright run rows.jsonl --max-cost 2.00")
+    machine.workers.before = lambda _batch, _row: None
+    still = machine.run(request)
+    assert (still.exit_code, machine.workers.asked) == (5, [0, 1])
+    assert machine.run(replace(request, max_cost_picousd=picousd_from_usd(2))).exit_code == 0
+    assert machine.only.spec.max_cost_picousd == picousd_from_usd(2)
+
+
+def test_failures_are_three_and_all_failed_is_four(machine: Machine) -> None:
+    def answer(row: int, input_row: InputRow) -> Record:
+        return refused(row) if row == 1 else echo(row, input_row)
+
+    machine.workers = ScriptedWorkers(machine.batches, answer)
+    request = replace(machine.write(3), failed_output=machine.folder / "failed.jsonl")
+    outcome = machine.run(request)
+    assert outcome.exit_code == 3
+    assert "batchwright retry" in outcome.closing[-1]
+    assert [line["custom_id"] for line in machine.lines("failed.jsonl")] == ["r1"]
+    machine.workers = ScriptedWorkers(machine.batches, lambda row, _input: refused(row))
+    all_failed = machine.run(replace(request, fresh=True))
+    assert all_failed.exit_code == 4
+    assert all_failed.text.splitlines()[0].endswith("most frequent error: invalid_request bad: said no to row 0")
+    assert [line["ok"] for line in machine.lines()] == [False] * 3
+
+
+def test_failed_rows_are_valid_input(machine: Machine) -> None:
+    machine.workers = ScriptedWorkers(machine.batches, lambda row, _input: refused(row))
+    request = replace(machine.write(2), failed_output=machine.folder / "failed.jsonl")
+    machine.run(request)
+    machine.workers = ScriptedWorkers(machine.batches)
+    again = machine.run(replace(request, source=machine.folder / "failed.jsonl", failed_output=None))
+    assert again.exit_code == 0
+    bodies = [[row.body for row in batch.rows] for batch in machine.batches.batches.values()]
+    assert bodies[0] == bodies[1]
+
+
+def test_strict_counts_flagged_rows_as_failed(machine: Machine) -> None:
+    machine.workers = ScriptedWorkers(machine.batches, lambda row, _input: flagged(row, Flag.TRUNCATED))
+    request = machine.write(2)
+    assert machine.run(request).exit_code == 0
+    assert machine.run(replace(request, strict=True)).exit_code == 4
+
+
+def test_expired_keeps_the_answers_and_is_four(machine: Machine) -> None:
+    def expire(batch: MemoryBatch, row: int) -> None:
+        if row == 3:
+            batch.close(FailureKind.EXPIRED)
+
+    machine.workers.before = expire
+    outcome = machine.run(replace(machine.write(5), deadline_s=3.0))
+    assert outcome.exit_code == 4
+    assert outcome.text.startswith("3 ok, 2 expired of 5")
+    assert [line["ok"] for line in machine.lines()] == [True, True, True, False, False]
+
+
+def test_refused_input_sends_nothing_and_leaves_nothing(machine: Machine) -> None:
+    request = machine.write(3)
+    with Path(str(request.source)).open("a") as file:
+        file.write("not json\n")
+    with pytest.raises(InputRefused) as refusal:
+        machine.run(request)
+    assert [finding.line for finding in refusal.value.findings] == [4]
+    assert (machine.batches.batches, machine.workers.asked, machine.locks.held) == ({}, [], set())
+
+
+def test_skip_invalid_counts_them_as_failed_rows(machine: Machine) -> None:
+    request = machine.write(3)
+    with Path(str(request.source)).open("a") as file:
+        file.write("not json\n\n")
+    outcome = machine.run(replace(request, skip_invalid=True, failed_output=machine.folder / "failed.jsonl"))
+    assert outcome.exit_code == 3
+    assert "3 ok, 1 failed of 4" in outcome.text
+    assert "adds up: 5 input lines - 1 blank = 4 rows = 3 ok + 1 failed = 4 written" in outcome.text
+    assert "0 rows to run; 1 row that cannot be sent at all left out" in outcome.text
+
+
+def test_interrupt_while_reading_leaves_nothing(machine: Machine) -> None:
+    request = machine.write(3)
+
+    class Pressed(KeptDisplay):
+        def reading(self, rows: int) -> None:
+            machine.interrupts.press()
+
+    path = Path(str(request.source))
+    path.write_text(path.read_text() * 400)
+    request = replace(request, skip_invalid=True)
+    machine.display = Pressed()
+    machine.interrupts = HandInterrupts()
+    outcome = asyncio.run(machine._run(request))
+    assert (outcome.exit_code, machine.batches.batches, machine.workers.asked) == (130, {}, [])
+    assert outcome.text == "Interrupted while reading the input; nothing was sent."
+
+
+def test_a_second_run_watches_and_leaves_the_output_to_the_first(machine: Machine) -> None:
+    request = machine.write(3)
+    machine.stop_after_two(request)
+    batch = machine.only
+    machine.locks.elsewhere = {batch.batch_id}
+    asked = list(machine.workers.asked)
+
+    class Ending(KeptDisplay):
+        """The other process ends the rows meanwhile."""
+
+        def show(self, snapshot: Snapshot) -> None:
+            for row in batch.open_rows():
+                batch.end(row, echo(row, batch.rows[row]))
+
+    machine.display, machine.interrupts = Ending(), HandInterrupts()
+    outcome = asyncio.run(machine._run(replace(request, output=machine.folder / "second.jsonl")))
+    assert "Process 4711 is running this" in machine.display.said[0]
+    assert (outcome.exit_code, machine.workers.asked) == (0, asked)
+    assert not (machine.folder / "second.jsonl").exists()
+
+
+def test_a_watcher_goes_on_when_the_first_has_died(machine: Machine) -> None:
+    request = machine.write(3)
+    machine.stop_after_two(request)
+    machine.locks.elsewhere = {machine.only.batch_id}
+
+    class Dying(KeptDisplay):
+        def show(self, snapshot: Snapshot) -> None:
+            machine.locks.elsewhere = set()
+
+    machine.display, machine.interrupts = Dying(), HandInterrupts()
+    outcome = asyncio.run(machine._run(request))
+    assert outcome.exit_code == 0
+    assert any("has ended; going on" in text for text in machine.display.said)
+    assert contents(machine.lines()) == ["echo 0", "echo 1", "echo 2"]
+
+
+def test_a_changed_file_says_how_many_rows_before_it_starts_anew(machine: Machine) -> None:
+    request = machine.write(4)
+    machine.run(request)
+    path = Path(str(request.source))
+    path.write_text(path.read_text().replace("say 2", "tell 2"))
+    machine.run(request)
+    assert "was made of the same file, but 1 row is changed. Starting anew." in machine.display.said[0]
+    assert len(machine.batches.batches) == 2
+
+
+def test_another_option_is_named_before_it_starts_anew(machine: Machine) -> None:
+    request = machine.write(2)
+    machine.run(request)
+    machine.run(replace(request, rows=replace(request.rows, params={"temperature": 0})))
+    assert "--param temperature is now 0 (was not given)" in machine.display.said[0]
+    assert machine.workers.asked == [0, 1, 0, 1]
+
+
+def test_rows_with_the_same_text_are_rows_of_their_own(machine: Machine) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "Toss a coin."}]}
+    outcome = machine.run(
+        RunRequest(source=[body] * 6, output=machine.folder / "out.jsonl", rows=RowOptions(destinations=(VENDOR,)))
+    )
+    assert (outcome.exit_code, machine.workers.asked) == (0, [0, 1, 2, 3, 4, 5])
+    assert len(machine.lines()) == 6
+
+
+def test_a_vendor_that_cannot_start_is_a_pause(machine: Machine) -> None:
+    machine.workers.start_failure = VendorUnavailable("the local model cannot start: libgomp is missing")
+    outcome = machine.run(machine.write(2))
+    assert outcome.exit_code == 5
+    assert outcome.closing[0] == "the local model cannot start: libgomp is missing"
+    assert machine.locks.held == set()
+
+
+def test_a_fault_of_ours_is_raised_and_the_batch_stays(machine: Machine) -> None:
+    def fail(_batch: MemoryBatch, row: int) -> None:
+        if row == 1:
+            raise ZeroDivisionError
+
+    machine.workers.before = fail
+    request = machine.write(3)
+    with pytest.raises(ZeroDivisionError):
+        machine.run(request)
+    machine.workers.before = lambda _batch, _row: None
+    assert machine.run(request).exit_code == 0
+    assert sorted(machine.workers.asked) == [0, 1, 2]
+
+
+def test_tallies_that_lie_are_told_and_are_our_fault(machine: Machine) -> None:
+    request = machine.write(2)
+    machine.run(request)
+    machine.only.tally.cost_picousd += 1
+    outcome = machine.run(request)
+    assert outcome.exit_code == 1
+    assert "DOES NOT ADD UP: cost" in outcome.text
+
+
+def test_an_output_that_cannot_be_written_keeps_the_answers(machine: Machine) -> None:
+    folder = machine.folder / "gone"
+    folder.mkdir()
+    request = replace(machine.write(2), output=folder / "out.jsonl")
+    machine.workers.before = lambda _batch, row: folder.rmdir() if row == 1 else None
+    outcome = machine.run(request)
+    assert outcome.exit_code == 1
+    assert outcome.closing[-1].endswith(f"batchwright export {outcome.batch_id} -o {folder / 'out.jsonl'}")
+    folder.mkdir()
+    assert machine.run(request).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "no/such/folder.jsonl", "answers.parquet", "."])
+def test_an_output_that_cannot_be_is_refused_before_anything_is_sent(machine: Machine, name: str) -> None:
+    request = machine.write(2)
+    with pytest.raises(UsageError):
+        machine.run(replace(request, output=machine.folder / name))
+    assert machine.batches.batches == {}
+
+
+def test_pace_goes_to_the_workers_and_not_into_identity(machine: Machine) -> None:
+    request = machine.write(2)
+    machine.run(replace(request, concurrency=7))
+    machine.run(replace(request, concurrency=9, output=machine.folder / "other.jsonl"))
+    assert [pace.concurrency for pace in machine.workers.paces] == [7]
+    assert len(machine.batches.batches) == 1

@@ -1,0 +1,378 @@
+"""Shapes of rows, what happens to their bytes, and what is said of those that cannot be sent."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchwright.core.batch_spec import Destination
+from batchwright.core.errors import UsageError
+from batchwright.core.row_options import RowOptions
+from batchwright.core.rows import SourceRow
+from batchwright.wire.json_text import mend_surrogates
+from batchwright.wire.rows import CODES, KEPT_LINE_BYTES, RowDecoder
+
+ANY = (Destination(vendor="any", base_url="http://vendor.invalid/v1"),)
+MESSAGES = [{"role": "user", "content": "hi"}]
+
+
+def decoder(**options: object) -> RowDecoder:
+    return RowDecoder(RowOptions(**({"destinations": ANY} | options)))  # type: ignore[arg-type]
+
+
+def decode(line: bytes | str | dict[str, object], **options: object) -> SourceRow:
+    return decoder(**options).decode(as_line(line), 1)
+
+
+def as_line(line: bytes | str | dict[str, object]) -> bytes:
+    if isinstance(line, bytes):
+        return line
+    return (line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)).encode()
+
+
+def envelope(**changes: object) -> dict[str, object]:
+    body = {"model": "m", "messages": MESSAGES}
+    return {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": body} | changes
+
+
+def codes(row: SourceRow) -> list[str]:
+    return [] if row.finding is None else [finding.code for finding in (row.finding, *row.also)]
+
+
+def sent(row: SourceRow) -> dict[str, object]:
+    assert row.finding is None, row.finding
+    found = json.loads(row.row.body)
+    assert isinstance(found, dict)
+    return found
+
+
+class TestShapes:
+    def test_batch_line_keeps_the_body_byte_for_byte(self) -> None:
+        body = (
+            b'{ "model":"m" ,"messages": [{"role":"user","content":"\\u00e4 \\ud83c\\udf78 \xe2\x80\xa8"}], "x":1e400, "big":%s, "x":2 }'
+            % (b"9" * 400)
+        )
+        row = decode(b'{"custom_id":"q","method":"POST","url":"/v1/chat/completions","body":%b}' % body)
+        assert row.finding is None
+        assert row.row.body == body
+        assert (row.row.custom_id, row.row.model, row.row.endpoint, row.lane) == (
+            "q",
+            "m",
+            "/chat/completions",
+            "any||m",
+        )
+
+    def test_bare_chat_body_is_the_line(self) -> None:
+        line = b'{"messages": [{"role": "user", "content": "hi"}],  "model": "m"}'
+        assert decode(b"  " + line + b"\r").row.body == line
+
+    def test_our_custom_id_does_not_reach_the_vendor(self) -> None:
+        row = decode({"custom_id": "a", "model": "m", "messages": MESSAGES})
+        assert row.row.custom_id == "a"
+        assert sent(row) == {"model": "m", "messages": MESSAGES}
+        assert "custom_id" not in sent(decode({"custom_id": None, "model": "m", "messages": MESSAGES}))
+
+    def test_infrai_items(self) -> None:
+        body = {"model": "m", "messages": MESSAGES}
+        assert sent(decode({"capability": "ai.chat", "body": body})) == body
+        assert (
+            decode({"capability": "ai.embeddings", "body": {"model": "m", "input": "x"}}).row.endpoint == "/embeddings"
+        )
+        assert codes(decode({"capability": "image.paint", "body": body})) == ["unsupported_capability"]
+
+    def test_prompt_becomes_messages_and_the_rest_belongs_to_the_body(self) -> None:
+        row = decode({"prompt": "hi {x}", "model": "m", "temperature": 0, "custom_id": "p", "system": "Be short."})
+        assert row.row.custom_id == "p"
+        assert sent(row) == {
+            "messages": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "hi {x}"}],
+            "model": "m",
+            "temperature": 0,
+        }
+        assert sent(decode({"prompt": "hi", "model": "m"}, system="S"))["messages"] == [
+            {"role": "system", "content": "S"},
+            {"role": "user", "content": "hi"},
+        ]
+
+    def test_a_field_that_could_be_meant_is_named_not_guessed(self) -> None:
+        row = decode({"text": "is this the question?", "label": 1})
+        assert codes(row) == ["missing_required_parameter"]
+        assert row.finding is not None
+        assert "--prompt '{text}'" in row.finding.message
+        assert "label" in row.finding.message
+
+    def test_with_a_template_fields_are_columns(self) -> None:
+        row = decode(
+            {"text": "a{b}", "n": 1.50, "none": None, "custom_id": "k", "url": "http://x/"},
+            prompt="{text}|{n}|{none}",
+            model="m",
+        )
+        assert sent(row) == {"messages": [{"role": "user", "content": "a{b}|1.5|"}], "model": "m"}
+        assert row.row.custom_id == "k"
+        assert json.loads(row.row.columns)["text"] == "a{b}"
+        assert codes(decode({"texts": "a"}, prompt="{text}")) == ["missing_column"]
+
+    @pytest.mark.parametrize("options", [{"prompt": "{body}"}, {"system": "S"}])
+    def test_a_template_over_a_finished_body_is_a_finding(self, options: dict[str, object]) -> None:
+        assert codes(decode(envelope(), **options)) == ["template_not_applicable"]
+        assert codes(decode({"model": "m", "messages": MESSAGES}, **options)) == ["template_not_applicable"]
+
+    def test_other_endpoints_pass_as_bytes(self) -> None:
+        body = b'{"model": "m", "input": ["a", {"weird": [null]}], "max_output_tokens": 300}'
+        row = decode(b'{"url": "/v1/responses", "body": %b}' % body)
+        assert (row.row.body, row.row.endpoint, row.row.output_tokens) == (body, "/responses", 300)
+
+
+class TestFilling:
+    def test_only_what_is_missing(self) -> None:
+        row = decode(envelope(), model="other", params={"temperature": 0, "top_p": 0.5})
+        assert sent(row) == {"model": "m", "messages": MESSAGES, "temperature": 0, "top_p": 0.5}
+        body = {"model": "m", "messages": MESSAGES, "temperature": None, "top_p": 1}
+        line = as_line(envelope(body=body))
+        assert decode(line, params={"temperature": 0, "top_p": 0.5}).row.body == json.dumps(body).encode()
+
+    def test_model_is_filled_in_and_routes(self) -> None:
+        body = {"messages": MESSAGES}
+        for options in ({"model": "mm"}, {"params": {"model": "mm"}}):
+            row = decode(envelope(body=body), **options)
+            assert (sent(row)["model"], row.row.model, row.lane) == ("mm", "mm", "any||mm")
+
+    def test_the_two_names_of_the_bound_are_one(self) -> None:
+        body = {"model": "m", "messages": MESSAGES, "max_completion_tokens": 9}
+        row = decode(envelope(body=body), params={"max_tokens": 5})
+        assert sent(row) == body
+        assert decode(envelope(), params={"max_tokens": 5}).row.output_tokens == 5
+
+    def test_a_vendor_prefix_is_ours(self) -> None:
+        row = decode(envelope(body={"model": "local/smollm2", "messages": MESSAGES}), destinations=())
+        assert sent(row)["model"] == "smollm2"
+        assert (row.row.model, row.row.model_prefix, row.lane) == ("smollm2", "local/", "local||smollm2")
+        row = decode(envelope(body={"model": "some-lab/Model-7B", "messages": MESSAGES}))
+        assert (row.row.model, row.row.model_prefix) == ("some-lab/Model-7B", "")
+
+    def test_fields_keep_their_bytes_when_a_body_is_written_anew(self) -> None:
+        line = b'{"body":{"messages":[{"role":"user","content":"\\u00e4\\/"}],"seed":%s,"p":1.10}}' % (b"7" * 100)
+        body = decode(line, model="m").row.body
+        assert b'"\\u00e4\\/"' in body
+        assert b'"seed":' + b"7" * 100 in body
+        assert b'"p":1.10' in body
+
+    def test_options_that_fit_no_row(self) -> None:
+        for params in ({"stream": True}, {"messages": []}, {"model": 5}):
+            with pytest.raises(UsageError):
+                decoder(params=params)
+
+    @pytest.mark.parametrize(
+        ("params", "bound"),
+        [
+            ({}, 0),
+            ({"max_tokens": 7}, 7),
+            ({"max_tokens": 7, "max_completion_tokens": 9, "n": 3}, 27),
+            ({"max_tokens": -1}, 0),
+            ({"max_tokens": "7"}, 0),
+            ({"max_tokens": 7, "n": "x"}, 7),
+            ({"max_tokens": 10**300}, 0),
+            ({"max_tokens": None}, 0),
+        ],
+    )
+    def test_output_bound(self, params: dict[str, object], bound: int) -> None:
+        assert decode(envelope(body={"model": "m", "messages": MESSAGES, **params})).row.output_tokens == bound
+
+
+class TestFindings:
+    @pytest.mark.parametrize(
+        ("line", "code", "words"),
+        [
+            ("[1, 2]", "invalid_type", "expected an object, got array"),
+            ("null", "invalid_type", "expected an object, got null"),
+            ('"text"', "invalid_type", "expected an object, got string"),
+            ("12", "invalid_type", "expected an object, got number"),
+            ('{"custom_id": "2", "method": ', "invalid_json_line", "not valid JSON"),
+            ("not json", "invalid_json_line", "not json"),
+            ('{"a": NaN}', "invalid_json_line", "not valid JSON"),
+            ('{"a":1} {"b":2}', "invalid_json_line", "not valid JSON"),
+            (
+                '{"custom_id":"e","body":"{\\"model\\":\\"m\\"}"}',
+                "invalid_type",
+                "body must be an object, got string; it was",
+            ),
+            ('{"custom_id":"e","body":[]}', "invalid_type", "body must be an object, got array"),
+            ('{"custom_id":"f"}', "missing_required_parameter", "neither body"),
+            ("{}", "missing_required_parameter", "nothing"),
+            ('{"prompt": 5}', "invalid_type", "prompt must be a string, got number"),
+        ],
+    )
+    def test_no_row_at_all(self, line: str, code: str, words: str) -> None:
+        row = decode(line)
+        assert codes(row) == [code]
+        assert row.finding is not None
+        assert words in row.finding.message
+        assert row.finding.line == 1
+        assert row.row.body == line.strip().encode()
+
+    @pytest.mark.parametrize(
+        ("body", "code", "param"),
+        [
+            ({"model": "m"}, "missing_required_parameter", "body.messages"),
+            ({"model": "m", "messages": []}, "invalid_type", "body.messages"),
+            ({"model": "m", "messages": "hi"}, "invalid_type", "body.messages"),
+            ({"model": "m", "messages": [1]}, "invalid_type", "body.messages[0]"),
+            (
+                {"model": "m", "messages": [*MESSAGES, {"content": "x"}]},
+                "missing_required_parameter",
+                "body.messages[1].role",
+            ),
+            ({"model": "m", "messages": [{"role": 1}]}, "invalid_type", "body.messages[0].role"),
+            ({"model": 5, "messages": MESSAGES}, "invalid_type", "body.model"),
+            ({"model": "m", "messages": MESSAGES, "stream": True}, "stream_not_supported", "body.stream"),
+            ({"model": "m", "messages": MESSAGES, "stream": "true"}, "invalid_type", "body.stream"),
+            ({"model": "m", "messages": MESSAGES, "stream": 1}, "invalid_type", "body.stream"),
+        ],
+    )
+    def test_bodies(self, body: dict[str, object], code: str, param: str) -> None:
+        row = decode(envelope(body=body))
+        assert codes(row) == [code]
+        assert row.finding is not None
+        assert row.finding.param == param
+
+    @pytest.mark.parametrize("stream", [False, None])
+    def test_stream_that_is_off_passes_unchanged(self, stream: object) -> None:
+        body = {"model": "m", "messages": MESSAGES, "stream": stream}
+        assert sent(decode(envelope(body=body))) == body
+
+    def test_stream_is_refused_on_every_endpoint(self) -> None:
+        row = decode(envelope(url="/v1/responses", body={"model": "m", "input": "x", "stream": True}))
+        assert codes(row) == ["stream_not_supported"]
+
+    def test_all_faults_of_a_row_are_named(self) -> None:
+        body = {"model": 1, "messages": [], "stream": True}
+        row = decode(envelope(custom_id=5, method="GET", url="http://elsewhere.invalid/v1/chat/completions", body=body))
+        assert codes(row) == ["invalid_custom_id", "invalid_method", "invalid_url"]
+        row = decode(envelope(custom_id=5, body=body))
+        assert codes(row) == ["invalid_custom_id", "invalid_type", "stream_not_supported", "invalid_type"]
+
+    @pytest.mark.parametrize("custom_id", [5, 1.5, True, [], {}])
+    def test_custom_id_must_be_text(self, custom_id: object) -> None:
+        assert codes(decode(envelope(custom_id=custom_id))) == ["invalid_custom_id"]
+
+    def test_an_empty_custom_id_is_none(self) -> None:
+        assert decode(envelope(custom_id="")).row.custom_id is None
+        assert decode(envelope(custom_id=None)).row.custom_id is None
+        assert codes(decode(envelope(custom_id="x" * 513))) == ["invalid_custom_id"]
+
+    def test_method(self) -> None:
+        assert codes(decode(envelope(method="GET"))) == ["invalid_method"]
+        assert codes(decode(envelope(method=None))) == []
+        assert codes(decode(envelope(method="post"))) == []
+
+    def test_endpoint_of_the_first_row(self) -> None:
+        lines = ["/v1/chat/completions", "/chat/completions", "v1/chat/completions/", "/v1/embeddings"]
+        one = decoder()
+        found = [one.decode(as_line(envelope(url=url)), number) for number, url in enumerate(lines, start=1)]
+        assert [codes(row) for row in found] == [[], [], [], ["url_mismatch"]]
+        assert one.endpoint == "/chat/completions"
+        mixed = decoder(mixed_endpoints=True)
+        assert [codes(mixed.decode(as_line(envelope(url=url)), 1)) for url in lines] == [[], [], [], []]
+
+    def test_no_vendor_serves_the_model(self) -> None:
+        vendors = (Destination(vendor="acme", base_url="http://acme.invalid/v1", models=("acme-*",)),)
+        row = decode(envelope(), destinations=vendors)
+        assert codes(row) == ["unroutable"]
+        assert row.finding is not None
+        assert "'m'" in row.finding.message
+        assert "acme (acme-*)" in row.finding.message
+
+    def test_a_refused_line_is_kept_bounded(self) -> None:
+        assert len(decode(b"x" * 100_000).row.body) == KEPT_LINE_BYTES
+
+
+class TestText:
+    def test_pairs_stay_and_halves_are_replaced(self) -> None:
+        pair = as_line(envelope()).replace(b"hi", rb"glass \ud83c\udf78")
+        assert rb"glass \ud83c\udf78" in decode(pair).row.body
+        half = as_line(envelope()).replace(b"hi", rb"cut \ud83d")
+        assert sent(decode(half))["messages"] == [{"role": "user", "content": "cut \ufffd"}]
+        flat = as_line({"prompt": "hi", "model": "m"}).replace(b"hi", rb"\udf78 \ud83c\udf78")
+        assert sent(decode(flat))["messages"] == [{"role": "user", "content": "\ufffd \U0001f378"}]
+        column = as_line({"text": "hi"}).replace(b"hi", rb"\ud83d")
+        assert sent(decode(column, prompt="{text}"))["messages"] == [{"role": "user", "content": "\ufffd"}]
+
+    @pytest.mark.parametrize(
+        ("text", "mended"),
+        [
+            (rb"\\ud83d", rb"\\ud83d"),
+            (rb"\\\ud83d", rb"\\\ufffd"),
+            (rb"\ud83d\ud83d\ude00", rb"\ufffd\ud83d\ude00"),
+            (rb"\uD83D\uDE00\uDC00", rb"\uD83D\uDE00\ufffd"),
+            (rb"\u00e4\ud83dabc\n", rb"\u00e4\ufffdabc\n"),
+        ],
+    )
+    def test_mending(self, text: bytes, mended: bytes) -> None:
+        assert mend_surrogates(text) == mended
+
+    def test_byte_order_mark_and_bad_utf8(self) -> None:
+        assert codes(decode(b"\xef\xbb\xbf" + as_line(envelope()))) == []
+        row = decode(as_line(envelope()).replace(b"hi", b"caf\xe9"))
+        assert codes(row) == ["invalid_utf8"]
+        assert row.finding is not None
+        assert "0xe9" in row.finding.message
+
+    def test_nesting_and_control_characters(self) -> None:
+        deep = b"[" * 100_000 + b"]" * 100_000
+        for line in (b'{"x":' + deep + b"}", b'{"body":{"messages":' + deep + b"}}", deep):
+            assert codes(decode(line))[0] in {"invalid_json_line", "invalid_type"}
+        assert codes(decode(as_line(envelope()).replace(b"hi", b"a\x00b"))) == ["invalid_json_line"]
+        assert rb"\u0000" in decode(as_line(envelope()).replace(b"hi", rb"a\u0000b")).row.body
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+NAMES = st.sampled_from(
+    ["custom_id", "method", "url", "body", "messages", "prompt", "capability", "model", "system", "x"]
+)
+OPTIONS = st.sampled_from(
+    [{}, {"prompt": "{x}"}, {"system": "S"}, {"model": "m", "params": {"max_tokens": 3}}, {"destinations": ()}]
+)
+
+
+class TestAnything:
+    @given(st.binary(max_size=300), OPTIONS)
+    def test_any_bytes_end_as_a_row_or_a_finding(self, line: bytes, options: dict[str, object]) -> None:
+        self.check(decode(line, **options))
+
+    @given(st.dictionaries(NAMES, VALUES, max_size=6), OPTIONS)
+    def test_any_object_ends_as_a_row_or_a_finding(self, row: dict[str, object], options: dict[str, object]) -> None:
+        self.check(decode(json.dumps(row).encode(), **options))
+
+    @given(st.dictionaries(st.sampled_from(["model", "messages", "stream", "max_tokens", "n"]), VALUES, max_size=5))
+    def test_any_body_ends_as_a_row_or_a_finding(self, body: dict[str, object]) -> None:
+        self.check(decode(json.dumps({"body": body}).encode()))
+
+    @given(st.text(max_size=200))
+    def test_any_text_arrives_unchanged(self, text: str) -> None:
+        messages = [{"role": "user", "content": text}]
+        for ascii_only in (True, False):
+            line = json.dumps({"model": "m", "messages": messages}, ensure_ascii=ascii_only)
+            assert sent(decode(line.encode()))["messages"] == messages
+        for row in (decode({"prompt": text}, model="m"), decode({"x": text}, prompt="{x}", model="m")):
+            assert sent(row) == {"messages": messages, "model": "m"}
+
+    @staticmethod
+    def check(row: SourceRow) -> None:
+        assert bool(row.lane) != (row.finding is not None)
+        if row.finding is None:
+            assert isinstance(json.loads(row.row.body.decode("utf-8"), parse_int=str), dict)
+        for code in codes(row):
+            assert code in CODES
+
+
+def test_recursion_limit_is_left_alone() -> None:
+    before = sys.getrecursionlimit()
+    decode(b"[" * 50_000)
+    assert sys.getrecursionlimit() == before
