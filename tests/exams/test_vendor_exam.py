@@ -7,23 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
-from batchwright.core.batch_spec import Destination
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.records import UNKNOWN
-from batchwright.http.open import open_http_client
 from batchwright.ports.http import Timeouts
 from batchwright.ports.vendor import Answer, Vendor
-from batchwright.vendors.registry import OpenVendors
-from support.loop_clock import LoopClock
 from support.scripted_vendor import ScriptedVendor
+from support.vendor_drive import CHAT, ask, row, vendor_at
 
-CHAT = "/chat/completions"
 K = FailureKind
 BIG = 17 * 1024 * 1024
 """Above what the transport reads of one answer."""
@@ -38,35 +33,6 @@ def transport(request: pytest.FixtureRequest) -> str:
 def server() -> Iterator[ScriptedVendor]:
     with ScriptedVendor() as vendor:
         yield vendor
-
-
-async def no_local_model(destination: Destination, http: HttpClient) -> Vendor:
-    raise AssertionError("the local model was not asked for")
-
-
-@asynccontextmanager
-async def vendor_at(
-    base_url: str, transport: str, *, timeouts: Timeouts | None = None, profile: str = ""
-) -> AsyncIterator[Vendor]:
-    http = open_http_client(timeouts or Timeouts(), transport=transport, environ={})
-    vendors = OpenVendors(lambda timeout_s: http, {"SCRIPTED_KEY": "sk-scripted"}, LoopClock(), local=no_local_model)
-    destination = Destination(vendor="scripted", base_url=base_url, key_env="SCRIPTED_KEY", profile=profile)
-    try:
-        yield await vendors.open(destination)
-    finally:
-        await vendors.close()
-        await http.close()
-
-
-def row(text: str, **body: Any) -> bytes:
-    return json.dumps({"model": "m-small", "messages": [{"role": "user", "content": text}], **body}).encode()
-
-
-async def ask(vendor: Vendor, body: bytes, endpoint: str = CHAT) -> Answer:
-    ended: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    vendor.send(endpoint, body, ended.set_result)
-    assert not ended.done(), "the end was told from inside send"
-    return await asyncio.wait_for(ended, 20)
 
 
 def examine(
@@ -230,7 +196,7 @@ def test_nobody_there_is_unreachable_and_then_there_again(server: ScriptedVendor
     async def steps(vendor: Vendor) -> list[FailureKind | None]:
         kinds = []
         for refuse in (False, True, False):
-            await asyncio.to_thread(lambda refuse=refuse: server.set(refuse=refuse))
+            await asyncio.to_thread(server.set, refuse=refuse)
             # Without a kept connection: one that died unnoticed would be written to, which counts as sent.
             kinds.append((await ask(vendor, row("[[close]] tail"))).kind)
         return kinds

@@ -37,7 +37,7 @@ def test_many_runs(tmp_path: Path) -> None:
 
 
 def test_equal_hashes_are_compared_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(custom_ids, "hash", lambda text: len(text), raising=False)
+    monkeypatch.setattr(custom_ids, "hash", len, raising=False)
     with CustomIds(None) as found:
         found.add(["aa", "bb", "c", "bb"])
         repeated = found.repeated()

@@ -117,7 +117,7 @@ def test_identity_has_what_changes_a_request_and_nothing_else() -> None:
 
 
 def test_the_command_that_goes_on_is_exact() -> None:
-    command = ("batchwright", "run", "my rows.jsonl", "--max-cost", "5.00", "-o", "a.jsonl")
+    command = ("batchwright", "run", "my rows.jsonl", "--max-cost", "5.00", "--fresh", "-o", "a.jsonl")
     assert commands.again(command) == "batchwright run 'my rows.jsonl' --max-cost 5.00 -o a.jsonl"
     cap = picousd_from_usd(5)
     assert commands.with_cap(command, cap) == "batchwright run 'my rows.jsonl' -o a.jsonl --max-cost 10.00"

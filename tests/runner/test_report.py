@@ -118,7 +118,7 @@ def test_doubt_orphans_and_soft_cap_are_told() -> None:
     tally = Tally(doubts=3, orphans=2, orphan_picousd=picousd_from_usd("0.25"), attempts=9, retries=4)
     spec = spec_of(max_cost_picousd=picousd_from_usd(5), soft_cap=True)
     text = report_text(report_of([view_of(0, ok())], tally, spec=spec))
-    assert "possible double payments: 3" in text
+    assert "possible double payments: at most 3" in text
     assert "$0.25 for 2 answers that came after" in text
     assert "the cap of $5.00 was soft" in text
     assert "9 requests, 4 retries" in text
@@ -210,3 +210,8 @@ def coded(ends: dict[int, int], **how: object) -> BatchStatus:
 )
 def test_exit_codes(status: BatchStatus, strict: bool, code: int) -> None:
     assert exit_code(status, strict=strict) == code
+
+
+def test_time_of_a_resumed_run_is_that_of_this_run() -> None:
+    timing = Timing(wall_s=12.0, rows_ended=2, resumed=True)
+    assert " of 4 in 12 s since resumed" in first_line(report_of([view_of(i, ok()) for i in range(4)], timing=timing))

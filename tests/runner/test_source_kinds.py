@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.file_shapes import SHAPES
-from support.sources import read, refused, row, source, write
 
 from batchwright.core.errors import UsageError
+from support.file_shapes import SHAPES
+from support.sources import read, refused, row, source, write
 
 
 class TestFiles:

@@ -111,7 +111,7 @@ def latex_and_html() -> bytes:
     """Set 6 (F07, F11, F01): LaTeX, HTML, tabs, entities, backslashes, doubly escaped line breaks, curly quotes."""
     system = (
         "\\begin{align}\n\ta &= \\frac{1}{2} \\\\ \\nabla b\n\\end{align}\n"
-        "<table>\t<tr><td>&nbsp;\u00b1 5 %</td></tr></table>\r\nfirst\\nsecond “quoted” ‘text’\n"
+        "<table>\t<tr><td>&nbsp;\u00b1 5 %</td></tr></table>\r\nfirst\\nsecond \u201cquoted\u201d \u2018text\u2019\n"
     ) * 25
     return _file(
         [
@@ -182,10 +182,10 @@ def uneven_blanks() -> bytes:
 
 
 def compact_bound_first() -> bytes:
-    """F08: no blanks at all, the bound before the messages, ids with a UUID, `\\r\\n` and `\\n` mixed inside strings."""
+    """F08: no blanks at all, the bound before the messages, ids with a UUID, `\\r\\n` and `\\n` mixed in strings."""
     lines = []
     for i in range(40):
-        body = {"max_tokens": 1000, **chat("m-small", f"one\r\ntwo\nthree – “four” {i}")}
+        body = {"max_tokens": 1000, **chat("m-small", f"one\r\ntwo\nthree \u2013 \u201cfour\u201d {i}")}
         lines.append(line(f"request-0000{i:04d}-aaaa-4bbb-8ccc-dddddddddddd", body, compact=True))
     return _file(lines)
 

@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind
@@ -50,8 +51,6 @@ class LaneWorld:
     seed: int = 1
     tokens: int = 100
     max_attempts: int = 5
-    until_s: float = 100_000.0
-    each_second: Callable[[float, Lane], None] | None = None
 
     sends: list[Send] = field(default_factory=list)
     ends: dict[int, FailureKind | None] = field(default_factory=dict)
@@ -61,102 +60,95 @@ class LaneWorld:
     """The lane's limit after every attempt."""
     now_s: float = 1.0
 
+    def __post_init__(self) -> None:
+        self.lane = Lane(self.settings, now_s=self.now_s)
+        self._begun_s = self.now_s
+        self._chance = random.Random(self.seed)
+        self._fresh = iter(range(self.rows))
+        self._ready: list[tuple[int, int]] = []
+        """(row, how often it was sent)"""
+        self._used = [0] * self.rows
+        self._rate_limits = [0] * self.rows
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._asking_s = 0.0
+
     def run(self) -> LaneWorld:
-        """Until all rows have ended, the lane pauses for good, or `until_s`."""
-        chance = random.Random(self.seed)
-        lane = self.lane = Lane(self.settings, now_s=self.now_s)
-        fresh = iter(range(self.rows))
-        ready: list[tuple[int, int]] = []
-        used = dict.fromkeys(range(self.rows), 0)
-        rate_limits = dict.fromkeys(range(self.rows), 0)
-        events: list[tuple[float, int, str, tuple[int, int, float, Reply] | tuple[int, int] | None]] = []
-        count = 0
-
-        def at(moment_s: float, name: str, what: tuple[int, int, float, Reply] | tuple[int, int] | None) -> None:
-            nonlocal count
-            count += 1
-            heapq.heappush(events, (moment_s, count, name, what))
-
-        def pump() -> None:
-            while True:
-                if not ready:
-                    row = next(fresh, None)
-                    if row is None:
-                        return
-                    ready.append((row, 0))
-                wait_s = lane.admit(self.now_s, self.tokens)
-                if wait_s > 0.0:
-                    if not math.isinf(wait_s):
-                        at(self.now_s + wait_s, "ask", None)
-                    return
-                row, nth = ready.pop(0)
-                self.sends.append(Send(at_s=self.now_s, row=row, nth=nth, in_flight=lane.in_flight, limit=lane.limit))
-                reply = self.vendor(self.now_s, row, nth)
-                at(self.now_s + reply.latency_s, "end", (row, nth, self.now_s, reply))
-
-        if self.each_second is not None:
-            at(self.now_s, "second", None)
-        at(self.now_s, "ask", None)
-        asked_s = -1.0
-        while events and len(self.ends) < self.rows and not lane.paused_reason:
-            self.now_s, _, name, what = heapq.heappop(events)
-            if self.now_s > self.until_s:
-                break
-            if name == "second":
-                assert self.each_second is not None
-                self.each_second(self.now_s, lane)
-                at(self.now_s + 1.0, "second", None)
-            elif name == "ask":
-                if self.now_s == asked_s:
-                    continue
-                asked_s = self.now_s
-            elif name == "due":
-                assert what is not None
-                ready.insert(0, (what[0], what[1]))
-            else:
-                assert what is not None
-                assert len(what) == 4
-                row, nth, sent_s, reply = what
-                self.kinds.append(reply.kind)
-                end = LaneEnd(
-                    kind=reply.kind,
-                    success=reply.kind is None,
-                    wait_s=reply.wait_s,
-                    limits=reply.limits,
-                    tokens_reserved=self.tokens,
-                    tokens_used=reply.tokens_used,
-                    sent_s=sent_s,
-                )
-                lane.ended(self.now_s, end, chance.random())
-                self.limits_seen.append(lane.limit)
-                if reply.kind is None:
-                    self.ends[row] = None
-                else:
-                    decision = decide(
-                        kind=reply.kind,
-                        wait_s=reply.wait_s,
-                        used=used[row],
-                        rate_limits=rate_limits[row],
-                        max_attempts=self.max_attempts,
-                        on_uncertain=OnUncertain.RETRY,
-                        in_outage=lane.in_outage,
-                        lane_had_success_since=lane.last_success_s > sent_s,
-                        chance=chance.random(),
-                    )
-                    used[row] += decision.uses_attempt
-                    rate_limits[row] += decision.rate_limit_counted
-                    if decision.again:
-                        at(self.now_s + decision.delay_s, "due", (row, nth + 1))
-                    else:
-                        self.ends[row] = decision.end
-            pump()
+        """Until all rows have ended, or the lane pauses for good."""
+        self._at(self.now_s, lambda: None)
+        while self._events and len(self.ends) < self.rows and not self.lane.paused_reason:
+            self.now_s, _, happen = heapq.heappop(self._events)
+            happen()
+            self._send_all()
         return self
-
-    lane: Lane = field(init=False)
 
     @property
     def spent_s(self) -> float:
-        return self.now_s - 1.0
+        return self.now_s - self._begun_s
 
     def share(self, kind: FailureKind) -> float:
+        """Of all attempts."""
         return self.kinds.count(kind) / len(self.kinds)
+
+    def _at(self, moment_s: float, happen: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (moment_s, self._count, happen))
+
+    def _ask_at(self, moment_s: float) -> None:
+        """One timer, as in the worker: a later one than that which is set changes nothing."""
+        if math.isinf(moment_s) or self.now_s < self._asking_s <= moment_s:
+            return
+        self._asking_s = moment_s
+        self._at(moment_s, lambda: None)
+
+    def _send_all(self) -> None:
+        """As a worker does: rows that are due again go first."""
+        while True:
+            if not self._ready:
+                row = next(self._fresh, None)
+                if row is None:
+                    return
+                self._ready.append((row, 0))
+            wait_s = self.lane.admit(self.now_s, self.tokens)
+            if wait_s > 0.0:
+                self._ask_at(self.now_s + wait_s)
+                return
+            row, nth = self._ready.pop(0)
+            limit = self.lane.limit
+            self.sends.append(Send(at_s=self.now_s, row=row, nth=nth, in_flight=self.lane.in_flight, limit=limit))
+            reply = self.vendor(self.now_s, row, nth)
+            self._at(self.now_s + reply.latency_s, partial(self._end, row, nth, self.now_s, reply))
+
+    def _end(self, row: int, nth: int, sent_s: float, reply: Reply) -> None:
+        end = LaneEnd(
+            kind=reply.kind,
+            success=reply.kind is None,
+            wait_s=reply.wait_s,
+            limits=reply.limits,
+            tokens_reserved=self.tokens,
+            tokens_used=reply.tokens_used,
+            sent_s=sent_s,
+        )
+        self.lane.ended(self.now_s, end, self._chance.random())
+        self.kinds.append(reply.kind)
+        self.limits_seen.append(self.lane.limit)
+        if reply.kind is None:
+            self.ends[row] = None
+            return
+        decision = decide(
+            kind=reply.kind,
+            wait_s=reply.wait_s,
+            used=self._used[row],
+            rate_limits=self._rate_limits[row],
+            max_attempts=self.max_attempts,
+            on_uncertain=OnUncertain.RETRY,
+            in_outage=self.lane.in_outage,
+            lane_had_success_since=self.lane.last_success_s > sent_s,
+            chance=self._chance.random(),
+        )
+        self._used[row] += decision.uses_attempt
+        self._rate_limits[row] += decision.rate_limit_counted
+        if decision.again:
+            self._at(self.now_s + decision.delay_s, partial(self._ready.insert, 0, (row, nth + 1)))
+        else:
+            self.ends[row] = decision.end

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import cast
 
 CERTIFICATES = Path(__file__).parent / "certificates"
 CA_FILE = str(CERTIFICATES / "ca.pem")
@@ -65,11 +65,30 @@ class Peer:
         with contextlib.suppress(ConnectionError):
             await self._writer.drain()
 
+    def write_now(self, data: bytes) -> None:
+        """Hands the bytes to the kernel at once, past the loop."""
+        descriptor = self._writer.get_extra_info("socket").fileno()
+        assert os.write(descriptor, data) == len(data)
+
     async def drip(self, data: bytes) -> None:
         """Sends byte by byte, each in a segment of its own as far as the system allows."""
         for position in range(len(data)):
             await self.send(data[position : position + 1])
             await breathe()
+
+    async def relay(self, port: int) -> None:
+        """Passes bytes on to another loopback server and back until either side closes: a proxy's tunnel."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            await asyncio.wait(
+                {
+                    asyncio.create_task(_copy(self._reader, writer), name="tunnel there"),
+                    asyncio.create_task(_copy(reader, self._writer), name="tunnel back"),
+                },
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            writer.close()
 
     def close(self) -> None:
         self._writer.close()
@@ -92,7 +111,14 @@ class Peer:
 
     @property
     def transport(self) -> asyncio.WriteTransport:
-        return cast(asyncio.WriteTransport, self._writer.transport)
+        return self._writer.transport
+
+
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await source.read(65536):
+            sink.write(data)
+            await sink.drain()
 
 
 class RawServer:

@@ -53,9 +53,9 @@ def sent(row: SourceRow) -> dict[str, object]:
 class TestShapes:
     def test_batch_line_keeps_the_body_byte_for_byte(self) -> None:
         body = (
-            b'{ "model":"m" ,"messages": [{"role":"user","content":"\\u00e4 \\ud83c\\udf78 \xe2\x80\xa8"}], "x":1e400, "big":%s, "x":2 }'
-            % (b"9" * 400)
-        )
+            b'{ "model":"m" ,"messages": [{"role":"user","content":"\\u00e4 \\ud83c\\udf78 \xe2\x80\xa8"}],'
+            b' "x":1e400, "big":%s, "x":2 }'
+        ) % (b"9" * 400)
         row = decode(b'{"custom_id":"q","method":"POST","url":"/v1/chat/completions","body":%b}' % body)
         assert row.finding is None
         assert row.row.body == body
@@ -160,10 +160,10 @@ class TestFilling:
         assert b'"seed":' + b"7" * 100 in body
         assert b'"p":1.10' in body
 
-    def test_options_that_fit_no_row(self) -> None:
-        for params in ({"stream": True}, {"messages": []}, {"model": 5}):
-            with pytest.raises(UsageError):
-                decoder(params=params)
+    @pytest.mark.parametrize("params", [{"stream": True}, {"stream": "true"}, {"messages": []}, {"model": 5}])
+    def test_options_that_fit_no_row(self, params: dict[str, object]) -> None:
+        with pytest.raises(UsageError):
+            decoder(params=params)
 
     @pytest.mark.parametrize(
         ("params", "bound"),

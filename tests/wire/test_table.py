@@ -5,12 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.views import reply_body, view_of
 
 from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import UsageError
@@ -19,6 +17,7 @@ from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.wire.table import BadTable, EmptyTable, TableDecoder
 from batchwright.wire.table_lines import ADDED, TableLines
+from support.views import reply_body, view_of
 
 ANY = (Destination(vendor="any", base_url="http://vendor.invalid/v1"),)
 
@@ -74,6 +73,7 @@ class TestIn:
             True,
         ]
         assert [row.row.line if row else 0 for row in rows] == [2, 3, 4, 0, 6, 8]
+        assert [row.row.line for row in read("\n\ntext\na\n") if row] == [4]
 
     @pytest.mark.parametrize(
         ("text", "words"),

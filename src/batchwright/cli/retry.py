@@ -49,7 +49,12 @@ def retry_command(batch: str, **given: Any) -> int:
         return batch_id, await batches.retry(batch_id, selector, deadline_s=settings.deadline_s)
 
     batch_id, rows = with_batches(settings, begin)
-    click.echo(f"{batch_id}: {rows:,} rows in a new round.", err=True)
+    begun = (
+        f"{rows:,} {'row' if rows == 1 else 'rows'} in a new round"
+        if rows
+        else "no row is like that; none is sent again"
+    )
+    click.echo(f"{batch_id}: {begun}.", err=True)
     if given["no_run"]:
         return 0
     display, pace = open_display(settings.progress), options.pace_of(settings)

@@ -60,8 +60,10 @@ class AdaptiveLimit:
         "_slow",
         "_start",
         "_told",
+        "_was_used_up",
         "crowded",
         "limit",
+        "used_up",
     )
 
     def __init__(self, *, start: int, ceiling: int) -> None:
@@ -71,6 +73,10 @@ class AdaptiveLimit:
         self._congested = 0
         self._told = False
         """The vendor said how long to wait, in this round trip."""
+        self.used_up = False
+        """The limit held a row back, in this round trip ..."""
+        self._was_used_up = False
+        """... or in the one before."""
         self._answers = 0
         self._answer_s = 0.0
         """How long an answer takes, smoothed; 0.0: none has come."""
@@ -108,18 +114,19 @@ class AdaptiveLimit:
 
     def room_s(self, now_s: float, in_flight: int) -> float:
         """0.0: there is a place. Else seconds until a held one is free; math.inf: not before a row ends."""
-        if in_flight >= self.limit:
-            return math.inf
         held = self._held
-        return max(0.0, held[0][0] - now_s) if held and in_flight + len(held) >= self.limit else 0.0
+        if in_flight + len(held) < self.limit:
+            return 0.0
+        self.used_up = True
+        return max(0.0, held[0][0] - now_s) if in_flight < self.limit else math.inf
 
     def answered(self, now_s: float, in_flight: int, sent_s: float, *, success: bool) -> None:
         """A row ended without a sign of congestion."""
         if success:
             self._answers = min(self._answers + 1, ANSWERS_AVERAGED)
             self._answer_s += (now_s - sent_s - self._answer_s) / self._answers
-            if self.limit < self._ceiling and in_flight * 2 >= self.limit:
-                # A limit that is not used is not raised: nothing was learned about it.
+            if self.limit < self._ceiling and (self.used_up or self._was_used_up):
+                # A limit that holds no row back is not raised: nothing was learned about it.
                 self._exact += 1.0 if self._slow else 1.0 / self._exact
                 self.limit = int(self._exact)
         if sent_s >= self._since_s:
@@ -165,6 +172,8 @@ class AdaptiveLimit:
 
     def _open(self, size: int) -> None:
         self._size = self._left = size
+        self._was_used_up = self.used_up
+        self.used_up = False
         self._congested = 0
         self._told = False
 

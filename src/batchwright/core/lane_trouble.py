@@ -67,8 +67,8 @@ class LaneTrouble:
     def __init__(self, *, patience_s: float, unreachable_patience_s: float) -> None:
         self._patience_s = patience_s
         self._unreachable_patience_s = unreachable_patience_s
-        self.active = False
-        """Anything below is not at rest."""
+        self.active = True
+        """Something below is not at rest; at first, that the vendor was not reached yet."""
         self.paused_reason = ""
         self.in_outage = False
         self.floor_s = NEVER
@@ -122,7 +122,7 @@ class LaneTrouble:
         elif self._returning:
             self._returning -= 1
             self.floor_s = now_s + RETURN_S / limit
-        elif rest and self._failing_since_s is None:
+        elif rest and self._reached and self._failing_since_s is None:
             self.active = False
 
     def withdrawn(self) -> None:

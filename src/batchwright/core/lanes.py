@@ -113,6 +113,7 @@ class Lane:
             if wait_s > 0.0:
                 return wait_s
         elif self.in_flight >= self._adaptive.limit:
+            self._adaptive.used_up = True
             return math.inf
         if self._paced:
             wait_s = self._pace_s(now_s, tokens)

@@ -173,6 +173,7 @@ class CurlClient:
         if found is None:
             return
         exchange, flight = found
+        end = exchange.reply() if failure is None else exchange.fault(failure[0], failure[1], self._timeouts)
         self._multi.remove_handle(easy)
         if exchange.stale:
             # Not a byte has left, so this is no second sending; the stale connection is closed, another is taken.
@@ -180,7 +181,6 @@ class CurlClient:
             self._multi.add_handle(easy)
             return
         del self._out[easy]
-        end = exchange.reply() if failure is None else exchange.fault(failure[0], failure[1], self._timeouts)
         ends.append((flight, end))
         exchange.release()
 

@@ -77,8 +77,19 @@ def new_easy(
 
 
 class Exchange:
-    __slots__ = ("_addresses", "_body_bytes", "_free", "_kept", "_lines", "_now", "_pieces", "_sent_s")
-    __slots__ += ("easy", "sent", "stale")
+    __slots__ = (
+        "_addresses",
+        "_body_bytes",
+        "_free",
+        "_kept",
+        "_lines",
+        "_now",
+        "_pieces",
+        "_sent_s",
+        "easy",
+        "sent",
+        "stale",
+    )
 
     def __init__(self, easy: pycurl.Curl, free: list[Exchange], *, kept: KeptSockets, now: Callable[[], float]) -> None:
         self.easy = easy
@@ -118,14 +129,16 @@ class Exchange:
         return overdue(timeouts, now_s - self._sent_s, heard=bool(self._lines)) if self.sent else None
 
     def reply(self) -> HttpEnd:
-        """What libcurl calls a success."""
+        """What libcurl calls a success; to be asked before the handle leaves the multi handle."""
         head = _final_head(self._lines)
         if len(head) > MAX_HEAD_BYTES:
             return HEAD_TOO_LARGE
         status = self.easy.getinfo(pycurl.RESPONSE_CODE)
         if status < 200 or not head:
             return BROKEN
-        self._kept.keep(self._addresses, self.easy.getinfo(pycurl.ACTIVESOCKET))
+        descriptor = self.easy.getinfo(pycurl.ACTIVESOCKET)
+        if descriptor >= 0:
+            self._kept.keep(self._addresses, descriptor)
         return plain_reply(status, head, self._pieces)
 
     def fault(self, code: int, message: str, timeouts: Timeouts) -> HttpFault:

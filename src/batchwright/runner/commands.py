@@ -10,11 +10,15 @@ from batchwright.core.money import PICO
 from batchwright.runner.request import Delivery
 
 CAP_FLAG = "--max-cost"
+FRESH_FLAG = "--fresh"
 
 
 def again(command: Sequence[str]) -> str:
-    """The command as it was typed; for the library, which has none, words that say the same."""
-    return shlex.join(command) if command else "the same call again"
+    """The command as it was typed, without --fresh, which would start anew instead of going on; for the library, which
+    has no command, words that say the same."""
+    if not command:
+        return "the same call again (without fresh)"
+    return shlex.join(word for word in command if word != FRESH_FLAG)
 
 
 def with_cap(command: Sequence[str], cap_picousd: int) -> str:
@@ -27,7 +31,7 @@ def with_cap(command: Sequence[str], cap_picousd: int) -> str:
     for word in words:
         if word == CAP_FLAG:
             next(words, None)
-        elif not word.startswith(f"{CAP_FLAG}="):
+        elif word != FRESH_FLAG and not word.startswith(f"{CAP_FLAG}="):
             kept.append(word)
     return shlex.join([*kept, CAP_FLAG, str(raised)])
 
@@ -48,7 +52,3 @@ def retry(batch_id: str, delivery: Delivery) -> str:
     if delivery.output is not None:
         words += ["-o", str(delivery.output)]
     return shlex.join(words)
-
-
-def status(batch_id: str) -> str:
-    return f"batchwright status {batch_id}"

@@ -52,7 +52,7 @@ def first_line(report: Report) -> str:
     ]
     text = f"{', '.join(parts)} of {count_text(report.status.total)}"
     if report.timing.rows_ended:
-        text += f" in {duration_text(report.timing.wall_s)}"
+        text += f" in {duration_text(report.timing.wall_s)}" + (" since resumed" if report.timing.resumed else "")
     cost = _short_cost(report)
     if cost:
         text += f", {cost}"
@@ -136,8 +136,8 @@ def _fact_lines(report: Report) -> list[str]:
         lines.append(text)
     if tally.doubts:
         lines.append(
-            f"possible double payments: {count_text(tally.doubts)} (requests that may have been answered and billed "
-            "without the answer having reached us; an upper bound)"
+            f"possible double payments: at most {count_text(tally.doubts)} (no answer reached us, but the vendor may "
+            "have billed)"
         )
     if report.simulated:
         lines.append("simulated: no vendor was asked; answers, prices and costs are made up")

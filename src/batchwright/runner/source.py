@@ -25,7 +25,7 @@ from batchwright.runner.sniff import fields_of_first, format_of, refuse_foreign,
 from batchwright.runner.spool import HEAD_BYTES, FileInput, Input, open_input, opened
 from batchwright.runner.validation import Collector, ValidationReport, refuse
 from batchwright.wire.json_text import BOM
-from batchwright.wire.rows import Problem, RowDecoder
+from batchwright.wire.rows import KEPT_LINE_BYTES, Problem, RowDecoder
 from batchwright.wire.table import BadTable, EmptyTable, TableDecoder
 
 CHUNK_ROWS = 500
@@ -143,7 +143,8 @@ class Source:
                 for row in rows:
                     finding = _repeat_of(row, first)
                     if finding is not None and row.finding is None:
-                        row.finding = finding
+                        row.finding, row.lane = finding, ""
+                        row.row.body = row.row.body[:KEPT_LINE_BYTES]
             yield rows
 
     def validate(self) -> ValidationReport:
@@ -309,8 +310,8 @@ class Source:
             findings=collector.first_findings(),
             total=collector.total,
             by_code=dict(collector.by_code),
-            lanes={name: count for name, count in collector.lanes.items() if count},
-            endpoints={name: count for name, count in collector.endpoints.items() if count},
+            lanes={name: count for name, count in collector.lanes.items() if count > 0},
+            endpoints={name: count for name, count in collector.endpoints.items() if count > 0},
             columns=self.columns,
             input_digest=self.input_digest,
         )

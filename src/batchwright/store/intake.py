@@ -69,6 +69,7 @@ def create(connection: Connection, new: NewBatch) -> None:
         "created_at_ms": new.created_at_ms,
         "deadline_ms": new.deadline_ms,
         "phase": "accepting",
+        "reopen_bytes": b"",
         "cap_picousd": spec.max_cost_picousd,
         "cap_soft": int(spec.soft_cap),
     }

@@ -84,7 +84,7 @@ batch = Table(
     _count("cap_picousd", -1),
     _count("cap_soft"),
     _count("reopen_next"),  # while reopening: the first segment not looked at yet
-    Column("reopen_bytes", LargeBinary, nullable=False, server_default=text("''")),
+    Column("reopen_bytes", LargeBinary, nullable=False),  # the row-map bytes that the last reopening chose
     UniqueConstraint("batch_id", name="batch_by_id"),
     CheckConstraint("phase IN ('accepting', 'open', 'settled', 'reopening', 'dropping')", name="batch_phase"),
     CheckConstraint("segments_open >= 0", name="batch_segments_open"),

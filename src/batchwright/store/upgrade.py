@@ -24,7 +24,7 @@ def prepare_schema(connections: Connections, name: str) -> None:
     with connections.write() as connection:
         # Asked again under the lock: another process may have made or upgraded the file meanwhile.
         present = _revision(connection, name)
-        if present == "":
+        if present is None:
             metadata.create_all(connection)
             alembic_version.create(connection)
             connection.execute(alembic_version.insert(), {"version_num": HEAD})
@@ -39,18 +39,18 @@ def migrate(connection: Connection) -> None:
     upgrade(connection)
 
 
-def _revision(connection: Connection, name: str) -> str:
-    """The file's revision; empty for a new file."""
+def _revision(connection: Connection, name: str) -> str | None:
+    """The file's revision: None for a new file, empty for one that no migration has come to."""
     tables = dialect.table_names(connection)
     if not tables:
-        return ""
+        return None
     if alembic_version.name not in tables:
         raise StoreError(
             f"The state file {name} is a database, but not one of batchwright. Move that file away, or name another "
             f"folder with BATCHWRIGHT_HOME."
         )
     found = connection.execute(select(alembic_version.c.version_num)).scalar_one_or_none() or ""
-    if found not in REVISIONS:
+    if found and found not in REVISIONS:
         raise StoreError(
             f"The state file {name} was made by a newer version of batchwright (its schema is {found!r}, this program "
             f"knows up to {HEAD!r}). Upgrade batchwright, or name another folder with BATCHWRIGHT_HOME."

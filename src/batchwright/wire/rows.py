@@ -91,8 +91,9 @@ class RowDecoder:
 
     def __init__(self, options: RowOptions) -> None:
         params = dict(options.params)
-        if params.get("stream"):
-            raise UsageError("--param stream=true: rows of a batch are answered whole; leave it out")
+        stream = params.get("stream")
+        if stream is not None and stream is not False:
+            raise UsageError(f"--param stream={stream}: rows of a batch are answered whole; leave it out")
         if "messages" in params:
             raise UsageError("--param cannot set messages; use --prompt and --system, or write them in the rows")
         model = params.pop("model", "")

@@ -44,8 +44,14 @@ class TableDecoder:
     def __init__(self, lines: Iterable[str], options: RowOptions, *, delimiter: str = "") -> None:
         csv.field_size_limit(max(csv.field_size_limit(), options.max_row_bytes))
         source = iter(lines)
-        first = next((line for line in source if line.strip()), "")
-        if not first:
+        first = ""
+        self._skipped = 0
+        """Physical lines before what the CSV reader was given: blank ones above the header."""
+        for first in source:
+            if first.strip():
+                break
+            self._skipped += 1
+        if not first.strip():
             raise EmptyTable("the table is empty: a header with the columns' names is expected in its first line")
         self._delimiter = delimiter or _find_delimiter(first)
         self._reader = csv.reader(_chain(first, source), delimiter=self._delimiter, strict=True)
@@ -62,7 +68,7 @@ class TableDecoder:
     def __iter__(self) -> Iterator[SourceRow | None]:
         reader = self._reader
         while True:
-            line = reader.line_num + 1
+            line = self._skipped + reader.line_num + 1
             try:
                 fields = next(reader)
             except StopIteration:

@@ -1,0 +1,281 @@
+"""The first schema. What the tables mean stands in `store.schema`; a migration is never changed once it was released.
+
+Revision 0001, after none.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "allowance",
+        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("worker_id", sa.BigInteger(), nullable=False),
+        sa.Column("picousd", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("batch_id", "worker_id", name="allowance_key"),
+        sa.CheckConstraint("picousd >= 0", name="allowance_picousd"),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "batch",
+        sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("identity", sa.Text(), nullable=False),
+        sa.Column("spec", sa.LargeBinary(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("created_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("deadline_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("settled_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("phase", sa.Text(), nullable=False),
+        sa.Column("closing", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("paused", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("gate_passed", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("round", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("rows", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("segments", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("segments_open", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("turn", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("cap_picousd", sa.BigInteger(), server_default=sa.text("-1"), nullable=False),
+        sa.Column("cap_soft", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("reopen_next", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("reopen_bytes", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("seq"),
+        sa.UniqueConstraint("batch_id", name="batch_by_id"),
+        sa.CheckConstraint("phase IN ('accepting', 'open', 'settled', 'reopening', 'dropping')", name="batch_phase"),
+        sa.CheckConstraint("segments_open >= 0", name="batch_segments_open"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("batch_by_identity", "batch", ["identity"], unique=False)
+    op.create_index("batch_by_phase", "batch", ["phase"], unique=False)
+    op.create_index("batch_by_source", "batch", ["source"], unique=False)
+    op.create_index(
+        "batch_claimable",
+        "batch",
+        ["turn", "seq"],
+        unique=False,
+        sqlite_where=sa.text("phase = 'open' AND closing = '' AND paused = 0"),
+        postgresql_where=sa.text("phase = 'open' AND closing = '' AND paused = 0"),
+    )
+    op.create_index(
+        "batch_closing",
+        "batch",
+        ["seq"],
+        unique=False,
+        sqlite_where=sa.text("phase = 'open' AND closing <> ''"),
+        postgresql_where=sa.text("phase = 'open' AND closing <> ''"),
+    )
+    op.create_index(
+        "batch_deadline",
+        "batch",
+        ["deadline_ms"],
+        unique=False,
+        sqlite_where=sa.text("phase = 'open' AND closing = '' AND deadline_ms > 0"),
+        postgresql_where=sa.text("phase = 'open' AND closing = '' AND deadline_ms > 0"),
+    )
+    op.create_table(
+        "blob",
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("superseded_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("data", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("key", name="blob_key"),
+    )
+    op.create_index(
+        "blob_superseded",
+        "blob",
+        ["superseded_at_ms"],
+        unique=False,
+        sqlite_where=sa.text("superseded_at_ms > 0"),
+        postgresql_where=sa.text("superseded_at_ms > 0"),
+    )
+    op.create_table(
+        "custom_ids",
+        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.Column("hashes", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("batch_id", "number", name="custom_ids_key"),
+    )
+    op.create_table(
+        "lane_pause",
+        sa.Column("lane", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("since_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("probe_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("lane", name="lane_pause_key"),
+    )
+    op.create_table(
+        "lease",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("until_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="lease_key"),
+    )
+    op.create_table(
+        "part",
+        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.Column("round", sa.BigInteger(), nullable=False),
+        sa.Column("epoch", sa.BigInteger(), nullable=False),
+        sa.Column("seq", sa.BigInteger(), nullable=False),
+        sa.Column("blob_key", sa.Text(), nullable=False),
+        sa.Column("offset", sa.BigInteger(), nullable=False),
+        sa.Column("length", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("batch_id", "number", "round", "epoch", "seq", name="part_key"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("part_by_blob", "part", ["blob_key"], unique=False)
+    op.create_table(
+        "pause",
+        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("since_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("lane", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.PrimaryKeyConstraint("batch_id", "cause", name="pause_key"),
+    )
+    op.create_index("pause_by_lane", "pause", ["lane"], unique=False)
+    op.create_table(
+        "pick",
+        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("lane_set", sa.Text(), nullable=False),
+        sa.Column("waiting", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("batch_id", "lane_set", name="pick_key"),
+        sa.CheckConstraint("waiting >= 0", name="pick_waiting"),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "segment",
+        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.Column("first_index", sa.BigInteger(), nullable=False),
+        sa.Column("row_map", sa.LargeBinary(), nullable=False),
+        sa.Column("previous_map", sa.LargeBinary(), nullable=True),
+        sa.Column("open", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("round", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("epoch", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("holder", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("rank", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("deaths", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("window", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("not_before_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("closed_as", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("lane_set", sa.Text(), nullable=False),
+        sa.Column("all_lanes", sa.Text(), nullable=False),
+        sa.Column("input_bytes", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("batch_id", "number", name="segment_key"),
+        sa.CheckConstraint("state IN ('waiting', 'parked', 'held', 'settled')", name="segment_state"),
+        sa.CheckConstraint("(state = 'settled') = (open = 0)", name="segment_settled"),
+    )
+    op.create_index(
+        "segment_by_holder",
+        "segment",
+        ["holder"],
+        unique=False,
+        sqlite_where=sa.text("holder <> 0"),
+        postgresql_where=sa.text("holder <> 0"),
+    )
+    op.create_index("segment_by_row", "segment", ["batch_id", "first_index"], unique=True)
+    op.create_index(
+        "segment_parked",
+        "segment",
+        ["not_before_ms"],
+        unique=False,
+        sqlite_where=sa.text("state = 'parked'"),
+        postgresql_where=sa.text("state = 'parked'"),
+    )
+    op.create_index(
+        "segment_unsettled",
+        "segment",
+        ["batch_id", "number"],
+        unique=False,
+        sqlite_where=sa.text("open > 0"),
+        postgresql_where=sa.text("open > 0"),
+    )
+    op.create_index(
+        "segment_waiting",
+        "segment",
+        ["batch_id", "lane_set", "rank"],
+        unique=False,
+        sqlite_where=sa.text("state = 'waiting'"),
+        postgresql_where=sa.text("state = 'waiting'"),
+    )
+    op.create_table(
+        "tally",
+        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("round", sa.BigInteger(), nullable=False),
+        sa.Column("worker_id", sa.BigInteger(), nullable=False),
+        sa.Column("attempts", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("retries", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("cost_picousd", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("unpriced", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("no_usage", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("doubts", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("possible_picousd", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("orphan_picousd", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("orphans", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("prompt_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("completion_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("cached_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("batch_id", "round", "worker_id", name="tally_key"),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "tally_count",
+        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("round", sa.BigInteger(), nullable=False),
+        sa.Column("worker_id", sa.BigInteger(), nullable=False),
+        sa.Column("byte", sa.BigInteger(), nullable=False),
+        sa.Column("rows", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("batch_id", "round", "worker_id", "byte", name="tally_count_key"),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "usage",
+        sa.Column("day", sa.Text(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("vendor", sa.Text(), nullable=False),
+        sa.Column("worker_id", sa.BigInteger(), nullable=False),
+        sa.Column("answers", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("prompt_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("completion_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("cached_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("cost_picousd", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("unpriced", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("no_usage", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("day", "account", "model", "vendor", "worker_id", name="usage_key"),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "worker",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("incarnation", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("pid", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("started_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("heartbeat_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("dead", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("ended", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("note", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("checkpoint_number", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("name", "incarnation", name="worker_by_name"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index(
+        "worker_live",
+        "worker",
+        ["id"],
+        unique=False,
+        sqlite_where=sa.text("dead = 0 AND ended = 0"),
+        postgresql_where=sa.text("dead = 0 AND ended = 0"),
+    )

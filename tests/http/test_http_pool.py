@@ -1,0 +1,220 @@
+"""What only our own transport does: which connection is used, when one is given up, how deadlines are swept."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from batchwright.http import connection as connections
+from batchwright.http.connection import MAX_IDLE_S, idle_limit_s
+from batchwright.http.deadlines import overdue
+from batchwright.http.own import OwnClient
+from batchwright.http.pool import MAX_OPENING
+from batchwright.http.sweep import Sweep
+from batchwright.ports.http import FaultCause, HttpReply, Timeouts
+from support.raw_server import OK, Peer, breathe, raw_server
+from support.transport_bench import BODY, LIMIT_S, LOOPS, Ends, reply
+
+
+def run(test: Callable[[OwnClient], Awaitable[None]], timeouts: Timeouts | None = None) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            client = OwnClient(timeouts or Timeouts(), {})
+            try:
+                await test(client)
+            finally:
+                await client.close()
+
+    with asyncio.Runner(loop_factory=LOOPS["uvloop"]) as runner:
+        runner.run(bounded())
+
+
+@pytest.mark.parametrize(
+    ("value", "limit_s"),
+    [
+        ("", MAX_IDLE_S),
+        ("timeout=5", 4.0),
+        ("timeout=5, max=100", 4.0),
+        ("max=100,Timeout= 30", 29.0),
+        ("timeout=1", 0.5),
+        ("timeout=600", MAX_IDLE_S),
+        ("timeout=x", MAX_IDLE_S),
+        ("timeout", MAX_IDLE_S),
+    ],
+)
+def test_how_long_a_connection_may_rest(value: str, limit_s: float) -> None:
+    head = f"HTTP/1.1 200 OK\r\nKeep-Alive: {value}" if value else "HTTP/1.1 200 OK"
+    assert idle_limit_s(HttpReply(200, head.encode(), b"")) == limit_s
+
+
+@pytest.mark.parametrize(
+    ("out_s", "heard", "cause"),
+    [
+        (1.9, False, None),
+        (2.0, False, FaultCause.TIMEOUT),
+        (2.0, True, None),
+        (5.0, True, FaultCause.TIMEOUT),
+    ],
+)
+def test_deadlines(out_s: float, heard: bool, cause: FaultCause | None) -> None:
+    fault = overdue(Timeouts(first_byte_s=2.0, total_s=5.0), out_s, heard=heard)
+    assert (fault and fault.cause) == cause
+
+
+class SetLoop:
+    """A loop whose clock the test sets and whose timers the test fires."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.armed: list[Callable[[], None]] = []
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_later(self, _delay_s: float, call: Callable[[], None]) -> SetLoop:
+        self.armed.append(call)
+        return self
+
+    def cancel(self) -> None:
+        self.armed.clear()
+
+    def fire(self, after_s: float) -> None:
+        self.now_s += after_s
+        self.armed.pop()()
+
+
+def test_a_process_that_stood_still_charges_nobody() -> None:
+    """First the answers that lie there are read, and only then is anybody called too slow."""
+    loop, visits = SetLoop(), []
+    sweep = Sweep(loop, 1.0, lambda now_s: bool(visits.append(now_s)) or True)  # type: ignore[arg-type,func-returns-value]
+    sweep.start()
+    loop.fire(1.0)
+    loop.fire(60.0)
+    loop.fire(1.0)
+    assert visits == [101.0, 162.0]
+
+
+def test_a_sweep_ends_with_nothing_to_do_and_begins_again() -> None:
+    loop = SetLoop()
+    sweep = Sweep(loop, 1.0, lambda now_s: False)  # type: ignore[arg-type]
+    sweep.start()
+    sweep.start()
+    assert len(loop.armed) == 1
+    loop.fire(1.0)
+    assert loop.armed == []
+    sweep.start()
+    assert len(loop.armed) == 1
+
+
+def test_a_connection_with_unread_news_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stray bytes lie in the kernel, the loop has had no turn to read them, and a request is about to go out."""
+    monkeypatch.setattr(connections, "TRUSTED_IDLE_S", 0.0)
+
+    async def test(client: OwnClient) -> None:
+        peers: list[Peer] = []
+
+        async def script(peer: Peer) -> None:
+            peers.append(peer)
+            await peer.read_request()
+            await peer.send(OK)
+            await peer.wait_gone()
+
+        async with raw_server(script) as server:
+            target = client.target("POST", server.url(), {})
+            first, second = Ends(), Ends()
+            target.send(BODY, first)
+            reply(await first.wait())
+            [pool] = client._pools.values()
+            [connection] = pool.connections
+            # Past the loop, so that it has no turn between the bytes' arrival and the next request.
+            peers[0].write_now(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwrong")
+            poll = select.poll()
+            poll.register(connection._fd, select.POLLIN)
+            assert poll.poll(10_000)
+            target.send(BODY, second)
+            assert reply(await second.wait()).body == b'{"ok":true}'
+            assert [number for number, _ in server.requests] == [0, 1]
+
+    run(test)
+
+
+def test_an_idle_connection_is_closed_in_time() -> None:
+    async def test(client: OwnClient) -> None:
+        gone = asyncio.Event()
+
+        async def script(peer: Peer) -> None:
+            await peer.read_request()
+            await peer.send(OK.replace(b"\r\n\r\n", b"\r\nkeep-alive: timeout=0\r\n\r\n"))
+            await peer.wait_gone()
+            gone.set()
+
+        async with raw_server(script) as server:
+            ends = Ends()
+            client.target("POST", server.url(), {}).send(BODY, ends)
+            reply(await ends.wait())
+            await gone.wait()
+
+    run(test, Timeouts(first_byte_s=0.1))
+
+
+def test_the_most_recently_used_goes_first() -> None:
+    """So that a pool that has grown shrinks again: what is not needed grows old at the bottom."""
+
+    async def test(client: OwnClient) -> None:
+        both = asyncio.Event()
+        peers: list[Peer] = []
+
+        async def script(peer: Peer) -> None:
+            await peer.read_request()
+            peers.append(peer)
+            if len(peers) == 2:
+                both.set()
+            await both.wait()
+            while True:
+                await peer.send(OK)
+                await peer.read_request()
+
+        async with raw_server(script) as server:
+            target = client.target("POST", server.url(), {})
+            pair = [Ends(), Ends()]
+            for ends in pair:
+                target.send(BODY, ends)
+            for ends in pair:
+                await ends.wait()
+            for _ in range(3):
+                ends = Ends()
+                target.send(BODY, ends)
+                await ends.wait()
+            used = [number for number, _ in server.requests][2:]
+            assert used == [used[0]] * 3
+            assert server.connections == 2
+
+    run(test)
+
+
+def test_connections_are_opened_a_bounded_number_at_a_time() -> None:
+    async def test(client: OwnClient) -> None:
+        hold = asyncio.Event()
+
+        async def script(peer: Peer) -> None:
+            await peer.wait_gone()
+
+        # TLS is expected and never comes, so every connection that is begun stays in opening.
+        async with raw_server(script, scheme="https") as server:
+            target = client.target("POST", server.url(), {})
+            flights = [Ends() for _ in range(MAX_OPENING + 50)]
+            for ends in flights:
+                target.send(BODY, ends)
+            while server.connections < MAX_OPENING:
+                await breathe()
+            for _ in range(50):
+                await breathe()
+            assert server.connections == MAX_OPENING
+            hold.set()
+            await client.close()
+            assert [len(ends.all) for ends in flights] == [1] * len(flights)
+
+    run(test)

@@ -1,0 +1,128 @@
+"""The library end to end, on the simulated vendor and a store of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import batchwright
+from batchwright import Flag, InputRefused, Result, RowsFailed
+from batchwright.core import row_map
+from batchwright.core.failures import FailureKind
+from batchwright.library.result import result_of
+from support.batch_samples import failed, ok, view_of
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def rows(count: int) -> list[dict[str, object]]:
+    return [
+        {"custom_id": f"r{i}", "model": "m-small", "messages": [{"role": "user", "content": f"say {i}"}]}
+        for i in range(count)
+    ]
+
+
+def test_list_in_results_out_in_order(tmp_path: Path) -> None:
+    results = batchwright.run(rows(30), simulate=True, home=tmp_path, progress="none")
+    found = list(results)
+    assert [result.index for result in found] == list(range(30))
+    assert [result.custom_id for result in found] == [f"r{i}" for i in range(30)]
+    assert len(results) == 30
+    assert all(isinstance(result, Result) and result.ok and result.attempts for result in found)
+    assert found[0].response["choices"][0]["message"]["content"] == found[0].content
+    assert sum((result.cost_usd or Decimal(0) for result in found), Decimal(0)) * 10**12 == (
+        results.report.status.tally.cost_picousd
+    )
+    assert [result.index for result in results] == list(range(30)), "a second time"
+
+
+def test_the_same_rows_again_are_not_sent_again(tmp_path: Path) -> None:
+    first = batchwright.run(rows(5), simulate=True, home=tmp_path, progress="none")
+    again = batchwright.run(rows(5), simulate=True, home=tmp_path, progress="none")
+    anew = batchwright.run(rows(5), simulate=True, home=tmp_path, progress="none", fresh=True)
+    assert first.batch_id == again.batch_id != anew.batch_id
+
+
+def test_file_to_file(tmp_path: Path) -> None:
+    source, output = tmp_path / "rows.csv", tmp_path / "out.csv"
+    source.write_text("id,text\n1,good\n2,bad\n")
+    results = batchwright.run(
+        source, output=output, prompt="One word: {text}", model="m-small", simulate=True, home=tmp_path, progress="none"
+    )
+    assert output.read_text().startswith("id,text,answer")
+    assert len(list(results)) == 2
+
+
+def test_inside_a_running_loop_both_ways(tmp_path: Path) -> None:
+    async def notebook() -> tuple[list[int], list[int]]:
+        blocking = batchwright.run(rows(3), simulate=True, home=tmp_path, progress="none")
+        awaited = await batchwright.run_async(rows(3), simulate=True, home=tmp_path, progress="none")
+        return [result.index for result in blocking], [result.index async for result in awaited]
+
+    assert asyncio.run(notebook()) == ([0, 1, 2], [0, 1, 2])
+
+
+def test_iteration_that_is_left_early_leaves_no_thread_behind(tmp_path: Path) -> None:
+    import threading
+
+    results = batchwright.run(rows(1_600), simulate=True, home=tmp_path, progress="none")
+    before = threading.active_count()
+    iterator = iter(results)
+    assert next(iterator).index == 0
+    iterator.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+
+
+def test_a_bad_row_is_refused_or_a_result(tmp_path: Path) -> None:
+    bad = [*rows(2), {"custom_id": "x", "model": "m", "messages": "none"}]
+    with pytest.raises(InputRefused):
+        batchwright.run(bad, simulate=True, home=tmp_path, progress="none")
+    results = batchwright.run(bad, skip_invalid=True, simulate=True, home=tmp_path, progress="none")
+    (failure,) = results.failures()
+    assert (failure.index, failure.ok, failure.content) == (2, False, None)
+    assert failure.error is not None
+    assert failure.error.kind is FailureKind.INVALID_ROW
+    with pytest.raises(RowsFailed) as raised:
+        batchwright.run(bad, skip_invalid=True, raise_on_failure=True, simulate=True, home=tmp_path, progress="none")
+    assert len(list(raised.value.results)) == 3
+
+
+def test_an_option_that_does_not_exist_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="temprature"):
+        batchwright.run([], temprature=0)  # type: ignore[call-arg]
+
+
+def test_cost_that_is_not_known_is_none_and_not_zero() -> None:
+    assert result_of(view_of(0, ok(), unpriced=1)).cost_usd is None
+    assert result_of(view_of(0, ok(), price_id="free")).cost_usd == Decimal(0)
+    assert result_of(view_of(0, ok(), cost_picousd=1_500_000_000_000)).cost_usd == Decimal("1.5")
+
+
+def test_a_failure_says_what_the_vendor_said() -> None:
+    result = result_of(
+        view_of(0, failed(FailureKind.INVALID_REQUEST), code="bad", param="n", message="no", http_status=400)
+    )
+    assert result.error is not None
+    assert (result.error.code, result.error.param, str(result.error)) == ("bad", "n", "invalid_request: no")
+    assert result.flag is Flag.PLAIN
+    assert result.response is None
+
+
+def test_a_cut_off_row_does_not_blame_an_earlier_attempt() -> None:
+    result = result_of(view_of(0, row_map.KIND_BYTES[FailureKind.EXPIRED], code="server_error", http_status=500))
+    assert result.error is not None
+    assert (result.error.kind, result.error.code) == (FailureKind.EXPIRED, "BATCH_EXPIRED")
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, batchwright; dir(batchwright); "
+        "print([name for name in ('sqlalchemy', 'rich', 'msgspec', 'asyncio', 'uvloop') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,116 @@
+"""Locks end with their holder, and a lock that can be taken proves that it has ended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from batchwright.core.errors import StoreError
+from batchwright.ports.locks import Locks
+from batchwright.store.worker_lock import FileLocks
+
+HOLD = """
+import sys
+from pathlib import Path
+from batchwright.store.worker_lock import FileLocks
+lock = FileLocks(Path(sys.argv[1])).take("worker-w-1", holder="process 4711")
+print("held" if lock else "refused", flush=True)
+sys.stdin.read()
+"""
+
+
+def other_process(folder: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() in ("held", "refused")
+    return process
+
+
+def test_a_lock_is_held_until_it_is_released(tmp_path: Path) -> None:
+    locks = FileLocks(tmp_path)
+    as_seen: Locks = locks
+    assert as_seen.is_free("worker-w-1")
+    lock = locks.take("worker-w-1", holder="process 1")
+    assert lock is not None
+    assert not as_seen.is_free("worker-w-1")
+    assert as_seen.is_free("worker-w-2")
+    assert locks.take("worker-w-1", holder="process 2") is None
+    assert locks.holder("worker-w-1") == "process 1"
+    lock.release()
+    lock.release()
+    assert as_seen.is_free("worker-w-1")
+    assert locks.holder("worker-w-1") == ""
+    again = locks.take("worker-w-1", holder="process 3")
+    assert again is not None
+    again.release()
+
+
+def test_asking_does_not_keep_a_lock(tmp_path: Path) -> None:
+    locks = FileLocks(tmp_path)
+    process = other_process(tmp_path)
+    process.kill()
+    process.wait()
+    process.communicate()
+    assert locks.is_free("worker-w-1")
+    assert locks.is_free("worker-w-1")
+
+
+def test_a_process_that_is_killed_frees_its_lock(tmp_path: Path) -> None:
+    locks = FileLocks(tmp_path)
+    process = other_process(tmp_path)
+    assert not locks.is_free("worker-w-1")
+    assert locks.holder("worker-w-1") == "process 4711"
+    assert locks.take("worker-w-1", holder="me") is None
+    process.kill()
+    process.communicate()
+    assert locks.is_free("worker-w-1")
+    lock = locks.take("worker-w-1", holder="me")
+    assert lock is not None
+    assert locks.holder("worker-w-1") == "me"
+    lock.release()
+
+
+def test_names_are_not_paths(tmp_path: Path) -> None:
+    locks = FileLocks(tmp_path)
+    lock = locks.take("worker-../a/b:c-1", holder="")
+    assert lock is not None
+    assert [path.parent for path in (tmp_path / "locks").iterdir()] == [tmp_path / "locks"]
+    assert not locks.is_free("worker-../a/b:c-1")
+    lock.release()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be removed there")
+def test_a_lock_file_that_was_removed_meanwhile_is_not_taken_for_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from batchwright.store import worker_lock
+
+    locks = FileLocks(tmp_path)
+    first = locks.take("run", holder="first")
+    assert first is not None
+    real = worker_lock._lock
+    seen: list[int] = []
+
+    def release_in_between(descriptor: int) -> bool:
+        if not seen:
+            seen.append(descriptor)
+            first.release()
+        return real(descriptor)
+
+    monkeypatch.setattr(worker_lock, "_lock", release_in_between)
+    second = locks.take("run", holder="second")
+    assert second is not None
+    assert not locks.is_free("run")
+    assert locks.holder("run") == "second"
+    second.release()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "locks").write_text("a file")
+    with pytest.raises(StoreError, match="cannot be taken"):
+        FileLocks(tmp_path).take("run", holder="")
