@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
-from decimal import Decimal
+from decimal import Context, Decimal
 from importlib.metadata import version
 
 import msgspec
@@ -78,7 +78,8 @@ def rate_at(prices: list[types.ModelPrice], field: str, above: int) -> Decimal |
 
 
 def text_of(rate: Decimal | None) -> str:
-    return "" if rate is None else f"{rate.normalize():f}"
+    """Ten digits: some of the data's rates went through a binary fraction on their way (0.18000000000000002)."""
+    return "" if rate is None else f"{Context(prec=10).plus(rate).normalize():f}"
 
 
 def entry_of(model: types.ModelInfo, day: date) -> ModelEntry:

@@ -87,7 +87,7 @@ def test_refused_input_leaves_no_batch_and_no_file(command: Command, tmp_path: P
 
 
 def test_no_batch_at_all(command: Command) -> None:
-    for verb in (["status"], ["rows"], ["export"], ["retry"], ["resume"], ["watch"], ["cancel", "@last"]):
+    for verb in (["status"], ["retry"], ["cancel", "@last"]):
         ended = command(*verb)
         assert (ended.returncode, ended.stdout) == (2, ""), verb
         assert "@last" in ended.stderr

@@ -274,7 +274,7 @@ def test_a_row_that_was_not_sent_costs_no_pace() -> None:
 
 
 def test_limits_are_learned_from_headers_and_configured_ones_win() -> None:
-    stated = Limits(requests_per_minute=6_000.0, remaining_requests=5_999.0)
+    stated = Limits(requests_per_minute=6_000.0, remaining_requests=3_000.0)
     drive = Driver(start=200)
     drive.turn([OK], limits=stated)
     assert drive.send_all() == 10
@@ -491,3 +491,15 @@ def test_a_wait_longer_than_the_patience_is_noticed_while_the_rows_wait() -> Non
         drive.pass_s(1.0)
         drive.lane.tick(drive.now_s)
     assert drive.lane.paused_reason.startswith("no row was answered for 30 min")
+
+
+def test_a_stated_limit_of_which_most_remains_does_not_bind() -> None:
+    drive = Driver(start=200)
+    drive.turn([OK], limits=Limits(requests_per_minute=6_000.0, remaining_requests=5_999.0))
+    assert drive.send_all() == 200
+
+
+def test_what_remains_of_a_fixed_window_is_spread_until_its_reset() -> None:
+    drive = Driver(start=200)
+    drive.turn([OK], limits=Limits(requests_per_minute=6_000.0, remaining_requests=1_000.0, reset_s=60.0))
+    assert 1 <= drive.send_all() <= 2

@@ -23,11 +23,14 @@ import msgspec
 from batchwright.core.adaptive_limit import AdaptiveLimit
 from batchwright.core.failures import KINDS, FailureKind, LaneSignal
 from batchwright.core.lane_trouble import ASK_AGAIN_S, NEVER, RETURN_S, LaneTrouble
-from batchwright.core.rate import Gcra, Limits
+from batchwright.core.rate import MINUTE_S, Gcra, Limits
 from batchwright.core.retry import SPREAD_MIN_S
 
 NOTHING_LEFT_S = 1.0
 """How long the lane waits when the headers say that nothing remains and not until when."""
+
+PLENTY_SHARE = 0.75
+"""Of a stated limit; with more than this remaining it does not bind."""
 
 PROVES_NOTHING = frozenset({FailureKind.BAD_RESPONSE, FailureKind.INTERNAL})
 """A gateway's own page, or an exception of ours: no sign that the vendor behind works."""
@@ -274,7 +277,12 @@ class Lane:
     def _learn(self, now_s: float, end: LaneEnd, sent_s: float) -> None:
         limits = end.limits
         assert limits is not None
-        stated = (limits.requests_per_minute or self._stated[0], limits.tokens_per_minute or self._stated[1])
+        requests = _binding(limits.requests_per_minute, limits.remaining_requests, limits.reset_s)
+        tokens = _binding(limits.tokens_per_minute, limits.remaining_tokens, limits.reset_s)
+        stated = (
+            self._stated[0] if requests is None else requests,
+            self._stated[1] if tokens is None else tokens,
+        )
         if stated != self._stated:
             if self._stated == (0.0, 0.0):
                 # What was refused before the pace was known says nothing of how many may be in flight.
@@ -294,6 +302,24 @@ class Lane:
         self._requests = _rate(self._requests, requests, now_s)
         self._tokens = _rate(self._tokens, tokens, now_s)
         self._paced = self._requests is not None or self._tokens is not None
+
+
+def _binding(per_minute: float, remaining: float, reset_s: float) -> float | None:
+    """The pace that a stated limit asks for; 0.0: it does not bind now, None: the headers say nothing of it.
+
+    While most of it remains it is left alone: a limit that is stated and not enforced would else be obeyed for ever.
+    Below that, what remains is spread until the reset, which for a vendor that counts by fixed windows is less than
+    the limit and for one that refills steadily never is.
+    """
+    if per_minute <= 0.0:
+        return None
+    if remaining < 0.0:
+        return per_minute
+    if remaining >= PLENTY_SHARE * per_minute:
+        return 0.0
+    if reset_s <= 0.0:
+        return per_minute
+    return min(per_minute, max(1.0, remaining) * MINUTE_S / reset_s)
 
 
 def _rate(rate: Gcra | None, per_minute: float, now_s: float) -> Gcra | None:

@@ -88,8 +88,8 @@ class ShippedPrices:
         named = self._by_name.get(vendor.lower())
         if named is not None or "." not in vendor:
             return named
-        address = f"https://{vendor.lower()}/"
-        return next((entry for entry in self._table.vendors if re.match(entry.address, address)), None)
+        host = vendor.lower().partition(":")[0]
+        return next((entry for entry in self._table.vendors if is_host_of(entry.address, host)), None)
 
     def _price(self, vendor: VendorEntry, entry: ModelEntry) -> Price:
         cached = entry.cached or entry.input
@@ -113,6 +113,18 @@ class ShippedPrices:
             zero_rated=not any(rates) and not request_picousd and not tiers,
             tiers=tiers,
         )
+
+
+def is_host_of(address: str, host: str) -> bool:
+    """Does a base URL at `host` match? The patterns are those of beginnings, but only a whole host counts: the prices of
+    `api.vendor.com` are not those of `api.vendor.com.example.org`. One that ends in a dot leaves the top-level domain
+    open."""
+    url = f"https://{host}/"
+    found = re.match(address, url)
+    if found is None:
+        return False
+    rest = url[found.end() :].rstrip("/")
+    return not rest or (found[0].endswith(".") and "." not in rest)
 
 
 def matches(clause: Clause, name: str) -> bool:

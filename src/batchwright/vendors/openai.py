@@ -17,7 +17,8 @@ from batchwright.vendors.profiles import Profile
 
 LIMITS_SAMPLE = 32
 """Of this many answers one has its limit headers read: they change slowly, and reading them costs as much as the rest
-of an answer. One that says that nothing remains is always read."""
+of an answer. The first ones are all read, since a low limit may be used up before the first sample; and so is one that
+says that nothing remains."""
 
 
 class OpenAIVendor:
@@ -62,7 +63,7 @@ class OpenAIVendor:
 
     def _read(self, end: HttpEnd, endpoint: str) -> Answer:
         self._answers += 1
-        sample = self._answers % LIMITS_SAMPLE == 1
+        sample = self._answers <= LIMITS_SAMPLE or self._answers % LIMITS_SAMPLE == 0
         try:
             return classify(end, self._profile, endpoint=endpoint, now_ms=self._clock.now_ms(), sample=sample)
         except Exception as error:
