@@ -147,6 +147,15 @@ def test_failures_without_an_answer_are_no_congestion() -> None:
     assert drive.lane.limit == 40
 
 
+def test_one_unlucky_round_trip_does_not_end_slow_start() -> None:
+    drive = Driver(start=64)
+    drive.full_turn(OVERLOADED)
+    drive.full_turn(OK)
+    before = drive.lane.limit
+    drive.full_turn(OK)
+    assert drive.lane.limit == 2 * before
+
+
 def test_after_slow_start_it_rises_by_about_one_a_round_trip() -> None:
     drive = Driver(start=64)
     for _ in range(2):  # the first cut leaves slow start on, the second ends it
@@ -482,6 +491,16 @@ def test_time_in_which_nobody_asked_is_no_part_of_the_patience() -> None:
     drive.pass_s(10_000.0)
     assert drive.admit() == 0.0
     assert not drive.lane.paused_reason
+
+
+def test_a_wait_the_vendor_asked_for_is_part_of_the_patience() -> None:
+    drive = Driver(start=1)
+    drive.turn([LIMITED], wait_s=1_700.0)
+    drive.pass_s(1_750.0)
+    assert drive.admit() == 0.0
+    drive.pass_s(60.0)
+    drive.end(LIMITED)
+    assert drive.lane.paused_reason.startswith("no row was answered for 30 min")
 
 
 def test_a_wait_longer_than_the_patience_is_noticed_while_the_rows_wait() -> None:

@@ -237,6 +237,30 @@ def test_a_dead_workers_allowance_pays_for_its_doubt_and_the_rest_returns(store:
     assert taken(store) == 3 * WORST, "its last segment has gone to another: the rest is free"
 
 
+def test_what_a_gone_worker_says_of_its_allowance_is_not_heard(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)], spec(cap=100))
+    lost = Worker(store, "lost")
+    found = lost.one()
+    draw(lost, 2 * WORST)
+    lost.checkpoint(found.reserve(0, 1).change())
+    store.mark_dead([lost.id], 3_000)
+    lost.checkpoint(found.answer(0).change(), spent={"batch_a": WORST})
+    draw(lost, -WORST)
+    assert draw(lost, WORST) == 0
+    assert taken(store) == 2 * WORST + COST, "both rows are in doubt until another claims them"
+    Worker(store).one()
+    tally = store.get_batch("batch_a").tally
+    assert (tally.possible_picousd, tally.allowance_picousd) == (2 * WORST, 0)
+
+
+def test_an_allowance_never_falls_below_nothing(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)], spec(cap=100))
+    worker = Worker(store)
+    draw(worker, 5)
+    worker.checkpoint(spent={"batch_a": 9})
+    assert taken(store) == 0
+
+
 def test_a_gone_worker_that_holds_nothing_keeps_no_allowance(store: Store) -> None:
     submit(store, "batch_a", [new_segment(0)], spec(cap=100))
     dead, ended = Worker(store, "dead"), Worker(store, "ended")

@@ -134,6 +134,8 @@ def test_cancelled_rows_are_opened_by_the_next_round(store: Store) -> None:
     assert store.reopen("batch_a", WITHOUT_SUCCESS, 3_000).rows == 8
     row = store.get_batch("batch_a")
     assert not row.facts.cancel_requested
+    assert maps(store, "batch_a") == [bytes(4), bytes(4)]
+    assert store.check("batch_a") == []
     Worker(store).run()
     assert store.get_batch("batch_a").tally.counts == {OK: 8}
 
@@ -180,6 +182,24 @@ def test_attempts_are_used_up_by_round(store: Store) -> None:
     again = worker.one()
     assert again.claimed.row_map == bytes(4), "one attempt of two is used up in this round"
     assert again.claimed.records[0].attempts == 2
+
+
+def test_deaths_are_counted_by_round(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+
+    def lose(name: str) -> None:
+        lost = Worker(store, name)
+        found = lost.one()
+        lost.checkpoint(found.reserve(2).change())
+        store.mark_dead([lost.id], 3_000)
+
+    lose("first")
+    lose("second")
+    store.request_close("batch_a", FailureKind.CANCELLED, 4_000)
+    store.close_step("batch_a", 4_000)
+    store.reopen("batch_a", WITHOUT_SUCCESS, 5_000)
+    lose("third")
+    assert Worker(store).one().claimed.row_map == bytes(4)
 
 
 def test_a_crash_in_the_middle_of_a_reopening_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,16 @@ def test_a_segment_lost_with_its_worker_comes_before_all_others(store: Store) ->
     given = other.one()
     assert store.mark_dead([lost.id], 3_000) == 3
     other.checkpoint(given.change(release="waiting"))
-    assert numbers(other.claim(limit=9)) == [("batch_a", number) for number in (0, 1, 2, 3)]
+    found = other.claim(limit=9)
+    assert numbers(found) == [("batch_a", number) for number in (0, 1, 2, 3)]
+    # Once it was claimed, it is a segment like any other.
+    other.checkpoint(*[found[number].change(release="waiting") for number in (0, 2, 3)])
+    assert numbers(other.claim()) == [("batch_a", 0)]
+    lost = Worker(store, "lost again")
+    lost.one()
+    other.checkpoint(found[1].change(release="waiting"))
+    store.mark_dead([lost.id], 3_000)
+    assert numbers(other.claim(limit=9)) == [("batch_a", number) for number in (2, 1, 3)]
 
 
 def test_excluded_lane_sets_are_left_alone(store: Store) -> None:
@@ -151,6 +160,17 @@ def test_a_segment_given_back_or_settled_is_no_longer_its_holders(store: Store) 
     worker.finish(done)
     assert worker.checkpoint(given.reserve(0).change(), done.change()).lost == {given.key, done.key}
     assert maps(store, "batch_a") == [bytes(4), bytes([OK] * 4)]
+
+
+def test_a_holder_that_claimed_its_segment_anew_cannot_write_under_the_old_epoch(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+    worker = Worker(store)
+    before = worker.one()
+    worker.checkpoint(before.change(release="waiting"))
+    now = worker.one()
+    worker.checkpoint(now.reserve(0).change())
+    assert worker.checkpoint(before.change()).lost == {before.key}
+    assert maps(store, "batch_a") == [bytes(now.row_map)]
 
 
 def test_a_batch_settles_once_whoever_ends_its_last_rows(store: Store) -> None:

@@ -13,7 +13,7 @@ from batchwright.ports.http import FaultCause, HttpClient, HttpEnd, Timeouts
 from support.raw_server import CA_FILE, OK, Peer, Script, free_port, raw_server
 from support.transport_bench import BODY, LIMIT_S, LOOPS, Ends, answering, fault, reply
 
-TIMEOUTS = Timeouts(connect_s=5.0, first_byte_s=20.0, total_s=25.0)
+TIMEOUTS = Timeouts(connect_s=5.0, first_byte_s=60.0, total_s=90.0)
 VENDOR = "https://vendor.test/v1/chat/completions"
 
 

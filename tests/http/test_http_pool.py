@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import select
+import tracemalloc
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from batchwright.http import connection as connections
+from batchwright.http.answer import plain_reply
 from batchwright.http.connection import MAX_IDLE_S, idle_limit_s
 from batchwright.http.deadlines import overdue
 from batchwright.http.own import OwnClient
 from batchwright.http.pool import MAX_OPENING
 from batchwright.http.sweep import Sweep
-from batchwright.ports.http import FaultCause, HttpReply, Timeouts
+from batchwright.ports.http import MAX_ANSWER_BYTES, FaultCause, HttpReply, Timeouts
 from support.raw_server import OK, Peer, breathe, raw_server
-from support.transport_bench import BODY, LIMIT_S, LOOPS, Ends, reply
+from support.transport_bench import BODY, LIMIT_S, LOOPS, Ends, fault, reply
 
 
 def run(test: Callable[[OwnClient], Awaitable[None]], timeouts: Timeouts | None = None) -> None:
@@ -218,3 +221,25 @@ def test_connections_are_opened_a_bounded_number_at_a_time() -> None:
             assert [len(ends.all) for ends in flights] == [1] * len(flights)
 
     run(test)
+
+
+def test_a_gzip_bomb_costs_no_more_memory_than_an_answer_may() -> None:
+    size = 8 * MAX_ANSWER_BYTES
+    packed = gzip.compress(bytes(size))
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip"
+    tracemalloc.start()
+    try:
+        end = plain_reply(200, head, [packed])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert fault(end).cause is FaultCause.TOO_LARGE
+    assert peak < 4 * MAX_ANSWER_BYTES
+
+
+def test_gzip_in_several_members_and_gzip_that_is_content() -> None:
+    packed = gzip.compress(b"one ") + gzip.compress(b"two")
+    zipped = b"HTTP/1.1 200 OK\r\ncontent-encoding: GZIP"
+    assert reply(plain_reply(200, zipped, [packed[:9], packed[9:]])).body == b"one two"
+    assert reply(plain_reply(200, b"HTTP/1.1 200 OK\r\ncontent-type: application/gzip", [packed])).body == packed
+    assert reply(plain_reply(200, zipped, [b"{}"])).body == b"{}"

@@ -120,3 +120,16 @@ def test_what_is_remembered_of_failed_rows_is_bounded(monkeypatch: pytest.Monkey
         return [(await ask(vendor, row(number))).kind for number in (3, 0)]
 
     assert asyncio.run(run()) == [None, FailureKind.OVERLOADED]
+
+
+def test_rows_that_failed_before_are_not_all_refused_anew_when_a_batch_goes_on() -> None:
+    async def run() -> list[bool]:
+        failing = [body for body in map(row, range(5000)) if fails_first(Fate(body), QUICK)][:60]
+        vendor = SimulatedVendor(QUICK)
+        return [(await ask(vendor, body)).kind is None for body in failing]
+
+    answered = asyncio.run(run())
+    assert len(answered) == 60
+    assert not answered[0], "the first failure is never spared"
+    assert answered[:16].count(False) <= 3
+    assert answered.count(False) <= 6

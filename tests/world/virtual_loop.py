@@ -41,6 +41,35 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual = _Selector()
         super().__init__(self._virtual)
         self._clock_resolution = 1e-9
+        self._over = False
 
     def time(self) -> float:
         return self._virtual.now_s
+
+    def set_time(self, now_s: float) -> None:
+        """Before anything runs."""
+        self._virtual.now_s = now_s
+
+    def stop_soon(self) -> None:
+        """Ends `run_until_stopped` after the present turn, also when called from inside one."""
+        self._over = True
+
+    def run_until_stopped(self, turns_max: int) -> None:
+        """Turns until `stop_soon`, at most so often."""
+        asyncio.events._set_running_loop(self)
+        try:
+            for _ in range(turns_max):
+                if self._over:
+                    return
+                self._run_once()  # type: ignore[attr-defined]
+        finally:
+            asyncio.events._set_running_loop(None)
+
+    def bury(self) -> None:
+        """Lets cancelled tasks end, and closes."""
+        self._over = False
+        try:
+            self.run_until_stopped(20)
+        except WorldStuck:
+            pass
+        self.close()

@@ -29,7 +29,7 @@ PROBE_MAX_S = 30.0
 STARVED_FIRST_S = 0.1
 STARVED_MAX_S = 30.0
 """A lane down to one row in flight that is refused again and again waits between rows: from the one, doubling, to the
-other. Nothing else slows a lane whose vendor sends 429 without saying how long."""
+other. Nothing else slows a lane whose vendor sends 429 without saying how long; one that says is taken at its word."""
 
 ASK_AGAIN_S = 30.0
 """Never is a longer wait than this asked for, so that patience running out is noticed."""

@@ -233,10 +233,11 @@ class Lane:
 
     def _congested(self, now_s: float, end: LaneEnd, sent_s: float, chance: float) -> None:
         adaptive = self._adaptive
-        if adaptive.limit == 1:
-            self._trouble.starve(now_s, chance)
         floor_s = 0.0
-        if end.wait_s > 0.0:
+        if end.wait_s <= 0.0:
+            if adaptive.limit == 1:
+                self._trouble.starve(now_s, chance)
+        else:
             # The rows that were refused are due SPREAD_MIN_S later at the latest and go first: new rows would be
             # refused in their stead and prolong the wait for all. The last part keeps workers that share a vendor from
             # coming back in one instant.

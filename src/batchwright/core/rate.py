@@ -3,9 +3,9 @@
 The state is the *due time*: the moment at which everything taken so far is paid off at the limit's pace. An amount
 fits when paying for it as well would end no later than `burst_s` from now. That is a token bucket without a timer.
 
-A burst of a tenth of a second's worth is allowed, so that some rows may start at once at a high limit, and the pace is
-lowered by that burst: in no minute, wherever it begins, is more taken than the limit says (as long as each amount fits
-the burst), and a vendor that counts by fixed windows never sees more than it allows.
+A burst of a tenth of a second's worth is allowed, so that some rows may start at once at a high limit. The pace is one
+percent below the limit, which is more than that burst: in no minute, wherever it begins, is more taken than the limit
+says (as long as each amount fits the burst), and a vendor that counts by fixed windows never sees more than it allows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ BURST_S = 0.1
 that enforce a minute's limit by the second, or row by row; shorter would make the loop's own unevenness cost rows."""
 
 PACE = 0.99
-"""Of the limit: at the very limit, a vendor that allows no burst refuses every row that travels a little faster than
-the one before it."""
+"""Of the limit. Makes room for the burst; and at the very limit, a vendor that allows no burst refuses every row that
+travels a little faster than the one before it."""
 EARLY_S = 1e-6
 """What fits in less than this fits now: else rounding could ask for a wait too short to move the clock."""
 
@@ -48,8 +48,7 @@ class Gcra:
     def _set(self, per_minute: float) -> None:
         burst = max(1.0, per_minute * BURST_S / MINUTE_S)
         self.per_minute = per_minute
-        # The first unit of a burst is free: n units a minute are n - (burst - 1) intervals and the burst.
-        self.unit_s = MINUTE_S / (PACE * (per_minute - burst + 1.0))
+        self.unit_s = MINUTE_S / (PACE * per_minute)
         self.burst_s = burst * self.unit_s
 
     def change_rate(self, per_minute: float, now_s: float) -> None:

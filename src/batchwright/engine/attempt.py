@@ -24,6 +24,11 @@ from batchwright.ports.vendor import Answer, VendorCall
 
 DAY_MS = 86_400_000
 
+DROPPED = Answer(
+    kind=FailureKind.NETWORK, code="dropped", message="the grace time was over before this row was answered"
+)
+"""How an attempt ends that we end ourselves: for all we know it was read, as when a connection is lost."""
+
 
 class Attempt:
     """A row at a vendor. `end` is handed to the vendor as the callback: no closure and no task a row."""
@@ -57,12 +62,20 @@ class Attempts:
 
     def book(self, attempt: Attempt, answer: Answer, now_s: float) -> None:
         """The row's lane learns how it ended; the row ends, or waits for its next attempt; costs are counted."""
-        desk = attempt.desk
-        queue = attempt.queue
-        segment = queue.segment
-        kind = answer.kind
-        desk.answered += 1
+        attempt.desk.answered += 1
         self._tell_lane(attempt, answer, now_s)
+        self._move_on(attempt, answer, now_s)
+
+    def drop(self, attempt: Attempt, now_s: float) -> None:
+        """We end the attempt ourselves: its row is in doubt, and says nothing of its lane or its batch."""
+        gate, attempt.queue.segment.context.gate = attempt.queue.segment.context.gate, None
+        self._move_on(attempt, DROPPED, now_s)
+        attempt.queue.segment.context.gate = gate
+
+    def _move_on(self, attempt: Attempt, answer: Answer, now_s: float) -> None:
+        desk = attempt.desk
+        segment = attempt.queue.segment
+        kind = answer.kind
         context = segment.context
         cost_picousd, unpriced, no_usage = self._cost(desk, answer)
         if segment.lost:

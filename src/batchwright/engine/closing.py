@@ -3,7 +3,7 @@ a lane that is paused for good, a spent budget, a lost lease.
 
 A segment is given back or closed in two steps. It is *retired* at once: its rows leave the desks, and those that are
 reserved but not at a vendor go back to pending. When nothing of it is out any more (or the grace is over, and what is
-out is dropped and left RESERVED, in doubt), the next checkpoint writes the release or the closing.
+out is dropped: each such row has an attempt in doubt), the next checkpoint writes the release or the closing.
 """
 
 from __future__ import annotations

@@ -41,6 +41,9 @@ class Sender:
         self.changed: dict[OpenSegment, None] = {}
         """Segments that have something for the next checkpoint, in the order they changed."""
         self.sending = True
+        self.send_until_s = 0.0
+        """Until when the lease is known to hold. Asked at every send: a commit may hang for longer than the lease, while
+        answers that come in make room for rows that another worker has by then."""
         self.in_flight = 0
         self.answered = 0
         self.flight_bytes = 0
@@ -55,7 +58,7 @@ class Sender:
     def pump(self, desk: LaneDesk, now_s: float) -> None:
         """Sends the desk's ready rows until its lane, a bound or the rows say stop."""
         vendor = desk.vendor
-        if vendor is None or not self.sending:
+        if vendor is None or not self.sending or now_s >= self.send_until_s:
             return
         lane = desk.lane
         undurable = self.answer_bytes + self.landing_bytes + self.held_bytes
@@ -156,20 +159,17 @@ class Sender:
             del self.held[:taken]
 
     def abort(self, segment: OpenSegment) -> None:
-        """Drops the segment's flights: their rows stay RESERVED, and each may have been paid for."""
+        """Drops the segment's flights; each may have been paid for, as after a lost connection."""
+        now_s = self._clock.now_s()
         for row, attempt in list(segment.flights.items()):
             assert attempt.call is not None
             attempt.call.abort()
-            attempt.desk.lane.withdraw(self._clock.now_s(), attempt.tokens)
+            attempt.desk.lane.withdraw(now_s, attempt.tokens)
             del segment.flights[row]
             segment.context.in_flight -= 1
             self.in_flight -= 1
             self.flight_bytes -= attempt.size
-            segment.tally.attempts += 1
-            segment.tally.doubts += 1
-            if segment.context.capped:
-                segment.tally.possible_picousd += attempt.worst_picousd
-                segment.context.spent_picousd += attempt.worst_picousd
+            self._attempts.drop(attempt, now_s)
             self.changed[segment] = None
 
     def _later(self, desk: LaneDesk, now_s: float, wait_s: float) -> None:

@@ -96,7 +96,6 @@ class Worker:
         self._looked_s = 0.0
         self._claim_after_s = 0.0
         self._idle = False
-        self._confirmed_s = 0.0
         self._failure: BaseException | None = None
         self._openings: set[asyncio.Task[None]] = set()
         self.stopping = False
@@ -145,10 +144,11 @@ class Worker:
         """Works until stopped, until its batch has ended or is paused (`only_batch`), or until nothing is left
         (`until_idle`). Raises VendorUnavailable (only_batch) and StoreError; nothing is lost by either."""
         store = self.parts.store
+        asked_s = self._clock.now_s()
         await self.parts.writer.do(
             lambda: store.register_worker(self.identity, host=self._host, pid=self._pid, now_ms=self._clock.now_ms())
         )
-        self._confirmed_s = self._clock.now_s()
+        self._confirm(asked_s)
         heart = self._loop.create_task(self._beat(), name=f"heartbeat {self.identity}")
         self._dirty.set()
         try:
@@ -200,7 +200,7 @@ class Worker:
 
     async def _turn(self) -> None:
         now_s = self._clock.now_s()
-        self.sender.sending = not self.stopping and now_s - self._confirmed_s < self.settings.lease_s / 2
+        self.sender.sending = not self.stopping and now_s < self.sender.send_until_s
         await self.closing.tidy(now_s)
         proposal = self._propose(now_s)
         if proposal.empty:
@@ -364,7 +364,7 @@ class Worker:
         self.closing.signalled(result.signals, now_s)
         self._leave_batches()
         for desk in list(floor.desks.values()):
-            if desk.vendor is None and not desk.opening and desk.lines and not desk.blocked:
+            if desk.vendor is None and not desk.opening and desk.lines and (desk.probing or not desk.blocked):
                 self._open_vendor(desk)
             self.sender.schedule_waiting(desk, now_s)
             self.sender.pump(desk, now_s)
@@ -421,6 +421,7 @@ class Worker:
                 self._failure = error
             else:
                 desk.lane.pause(str(error))
+                desk.probing = desk.known_pause = False  # what a probe cleared is to be written again
         except Exception as error:
             self._failure = error
         else:
@@ -462,5 +463,9 @@ class Worker:
                 self._failure = StoreError("this worker was taken for dead and replaced; another goes on with its rows")
                 self.wake_now()
                 return
-            self._confirmed_s = asked_s
+            self._confirm(asked_s)
             self._dirty.set()
+
+    def _confirm(self, asked_s: float) -> None:
+        """The lease was renewed, not before that moment. Half of it may be used: a takeover waits for the whole."""
+        self.sender.send_until_s = asked_s + self.settings.lease_s / 2

@@ -116,9 +116,9 @@ class ShippedPrices:
 
 
 def is_host_of(address: str, host: str) -> bool:
-    """Does a base URL at `host` match? The patterns are those of beginnings, but only a whole host counts: the prices of
-    `api.vendor.com` are not those of `api.vendor.com.example.org`. One that ends in a dot leaves the top-level domain
-    open."""
+    """Does a base URL at `host` match? The patterns are those of beginnings, but only a whole host counts: the prices
+    of `api.vendor.com` are not those of `api.vendor.com.example.org`. One that ends in a dot leaves the top-level
+    domain open."""
     url = f"https://{host}/"
     found = re.match(address, url)
     if found is None:

@@ -235,6 +235,10 @@ def _count(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
             # Paid for, though its segment is another's now: the cap counts it, the sum of rows does not.
             orphan = tallies.setdefault((row.batch_id, row.round), Tally())
             orphan.orphan_picousd += change.orphan_picousd
+            if row.cap_picousd >= 0 and work.gone:
+                place = (row.batch_id, work.worker_id)
+                moved = ledger.move_to_orphans(connection, place, row.round, change.orphan_picousd)
+                orphan.possible_picousd -= moved
             orphan.orphans += sum(spent.answers for spent in change.usage.values())
     for (batch_id, round_), delta in tallies.items():
         ledger.add_tally(connection, batch_id, (round_, work.worker_id), delta)

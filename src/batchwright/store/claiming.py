@@ -175,16 +175,16 @@ def _take(connection: Connection, claims: Claims, what: tuple[SegmentKey, Taker]
     resolution = None
     if row_map.RESERVED in row.row_map:
         resolution = _resolve(connection, row, (inputs, bases(in_round, previous)))
+        tally = resolution.tally
+        tally.possible_picousd = ledger.charge_doubt(connection, key.batch_id, lost_with, tally.possible_picousd)
         place = Place(key, row.round, row.epoch, taker.number)
         _settle_doubt(connection, place, (resolution, row, taker))
         in_round |= {record.row: record for record in resolution.records}
         if not row_map.count_open(resolution.row_map):
-            ledger.charge_doubt(connection, key.batch_id, lost_with, resolution.tally.possible_picousd)
             claims.ended.append((place, parts.merge(connection, key, (resolution.row_map, b""))))
             return
-    if lost_with:
-        possible = 0 if resolution is None else resolution.tally.possible_picousd
-        ledger.charge_doubt(connection, key.batch_id, lost_with, possible)
+    elif lost_with:
+        ledger.charge_doubt(connection, key.batch_id, lost_with, 0)
     claims.bytes += len(packed_input)
     claims.taken.append(_claimed(row, (inputs, len(packed_input)), (in_round, previous, resolution)))
 

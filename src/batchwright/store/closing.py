@@ -45,8 +45,6 @@ _CLOSE = (
         holder=0,
         not_before_ms=0,
         closed_as=bindparam("kind"),
-        # A segment given back with rows at a vendor: its holder can write no more.
-        epoch=segment.c.epoch + 1,
     )
 )
 
@@ -101,7 +99,7 @@ def _count_closed(tally: Tally, found: Row[Any], kind: FailureKind) -> None:
 
 
 def _charge(connection: Connection, row: Row[Any], found: Row[Any]) -> int:
-    """Moves what a gone worker had drawn over to the rows it left in doubt; returns their worst cost."""
+    """Moves what a gone worker had drawn over to the rows it left in doubt; returns what is charged."""
     worst = 0
     if row.cap_picousd >= 0 and row_map.RESERVED in found.row_map:
         packed = TableBlobs(connection).get(input_key(found.batch_id, found.number))
@@ -109,5 +107,4 @@ def _charge(connection: Connection, row: Row[Any], found: Row[Any]) -> int:
         worst = sum(
             item.worst_picousd for item, byte in zip(inputs, found.row_map, strict=True) if byte == row_map.RESERVED
         )
-    ledger.charge_doubt(connection, found.batch_id, found.holder, worst)
-    return worst
+    return ledger.charge_doubt(connection, found.batch_id, found.holder, worst)

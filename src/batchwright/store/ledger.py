@@ -114,18 +114,32 @@ def lower_allowance(connection: Connection, batch_id: str, worker_id: int, picou
         connection.execute(_SET_ALLOWANCE, {"of_batch": batch_id, "of_worker": worker_id, "left": left})
 
 
-def charge_doubt(connection: Connection, batch_id: str, lost_with: int, picousd: int) -> None:
+def charge_doubt(connection: Connection, batch_id: str, lost_with: int, worst_picousd: int) -> int:
     """Moves a gone worker's allowance over to the doubt it left: to 0 with the last of its segments in the batch.
+    Returns what is charged for the doubt.
 
+    That is never more than was drawn: of the rows that were reserved only those were sent that the allowance covered.
     Called when the segment has a new holder (or none). A worker that lives keeps its allowance: it gives it back.
     """
     who = {"of_worker": lost_with, "of_batch": batch_id}
     if not lost_with or connection.execute(_IS_GONE, who).first() is None:
-        return
-    if connection.execute(_STILL_HOLDS, who).first() is None:
-        connection.execute(_SET_ALLOWANCE, who | {"left": 0})
-    else:
-        lower_allowance(connection, batch_id, lost_with, picousd)
+        return worst_picousd
+    key = {"batch_id": batch_id, "worker_id": lost_with}
+    had = int(connection.execute(_GET_ALLOWANCE, key).scalar_one_or_none() or 0)
+    charged = min(worst_picousd, had)
+    last = connection.execute(_STILL_HOLDS, who).first() is None
+    connection.execute(_SET_ALLOWANCE, who | {"left": 0 if last else had - charged})
+    return charged
+
+
+def move_to_orphans(connection: Connection, batch_worker: tuple[str, int], round_: int, picousd: int) -> int:
+    """What is known as orphan spend from now on is no longer drawn or possible: takes it from the worker's allowance
+    and returns how much of the rest has been charged as possible, so that a cap does not count one answer twice."""
+    batch_id, worker_id = batch_worker
+    key = {"batch_id": batch_id, "worker_id": worker_id}
+    had = int(connection.execute(_GET_ALLOWANCE, key).scalar_one_or_none() or 0)
+    lower_allowance(connection, batch_id, worker_id, picousd)
+    return max(0, min(picousd - had, sum_tally(connection, batch_id, round_).possible_picousd))
 
 
 def clear_allowances(connection: Connection, worker_id: int) -> None:

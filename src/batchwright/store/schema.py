@@ -90,9 +90,9 @@ batch = Table(
     CheckConstraint("segments_open >= 0", name="batch_segments_open"),
     sqlite_autoincrement=True,
 )
-Index("batch_claimable", batch.c.turn, batch.c.seq, sqlite_where=text(CLAIMABLE), postgresql_where=text(CLAIMABLE))
-Index("batch_closing", batch.c.seq, sqlite_where=text(AWAITS_CLOSING), postgresql_where=text(AWAITS_CLOSING))
-Index("batch_deadline", batch.c.deadline_ms, sqlite_where=text(CAN_EXPIRE), postgresql_where=text(CAN_EXPIRE))
+Index("batch_claimable", batch.c.turn, batch.c.seq, sqlite_where=text(CLAIMABLE))
+Index("batch_closing", batch.c.seq, sqlite_where=text(AWAITS_CLOSING))
+Index("batch_deadline", batch.c.deadline_ms, sqlite_where=text(CAN_EXPIRE))
 Index("batch_by_identity", batch.c.identity)
 Index("batch_by_phase", batch.c.phase)
 Index("batch_by_source", batch.c.source)
@@ -128,22 +128,19 @@ Index(
     segment.c.lane_set,
     segment.c.rank,
     sqlite_where=text(WAITING),
-    postgresql_where=text(WAITING),
 )
 Index("segment_by_row", segment.c.batch_id, segment.c.first_index, unique=True)
-Index("segment_parked", segment.c.not_before_ms, sqlite_where=text(PARKED), postgresql_where=text(PARKED))
+Index("segment_parked", segment.c.not_before_ms, sqlite_where=text(PARKED))
 Index(
     "segment_unsettled",
     segment.c.batch_id,
     segment.c.number,
     sqlite_where=text("open > 0"),
-    postgresql_where=text("open > 0"),
 )
 Index(
     "segment_by_holder",
     segment.c.holder,
     sqlite_where=text("holder <> 0"),
-    postgresql_where=text("holder <> 0"),
 )
 
 pick = Table(
@@ -185,7 +182,6 @@ Index(
     "blob_superseded",
     blob.c.superseded_at_ms,
     sqlite_where=text("superseded_at_ms > 0"),
-    postgresql_where=text("superseded_at_ms > 0"),
 )
 
 custom_ids = Table(
@@ -265,7 +261,6 @@ Index(
     "worker_live",
     worker.c.id,
     sqlite_where=text("dead = 0 AND ended = 0"),
-    postgresql_where=text("dead = 0 AND ended = 0"),
 )
 
 pause = Table(

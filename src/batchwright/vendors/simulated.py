@@ -1,9 +1,10 @@
 """The simulated vendor of `--simulate`: no network, no key, no money; deterministic, and its answers say what they are.
 
 What becomes of a row depends on its bytes alone, by a hash of them: the same row always gets the same answer, after
-the same latency and the same first failures, so two runs of a file can be compared line by line.
+the same latency and (almost always) the same first failure, so two runs of a file can be compared line by line.
 
-    a first attempt may fail      429 with a wait, 500, or a dropped connection; every later attempt is answered
+    a first attempt may fail      429 with a wait, 500, or a dropped connection; every later attempt is answered, and
+                                  so is every attempt while more than twice the share of failures has been seen
     an answer may be flagged      refused, or cut off
     usage                         4 bytes of the row are a prompt token, 4 of the answer a completion token
     cost                          stated by the vendor, at the prices of `Simulation`
@@ -27,6 +28,10 @@ from batchwright.vendors.profiles import build_profile
 
 MAX_FAILED_ROWS = 65_536
 """How many rows are remembered as having had their first failure; the oldest is forgotten and would fail once more."""
+FAILURES_AHEAD = 1
+"""How many failures above twice their share are allowed at any time. A process does not know which rows failed in an
+earlier one: when a batch goes on, those come first and all together, and without this bound each would be refused anew.
+"""
 MAX_ECHO_CHARS = 60
 EMBEDDING_SIZE = 8
 BYTES_PER_TOKEN = 4
@@ -60,6 +65,8 @@ class SimulatedVendor:
         self._simulation = simulation
         self._profile = build_profile("simulated")
         self._failed: dict[int, None] = {}
+        self._asked = 0
+        self._failures = 0
 
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> VendorCall:
         fate = Fate(body)
@@ -73,11 +80,16 @@ class SimulatedVendor:
         self._failed.clear()
 
     def _answer(self, endpoint: str, body: bytes, fate: Fate) -> Answer:
-        again = fate.number in self._failed
-        end = simulate(endpoint, body, fate=fate, simulation=self._simulation, again=again)
-        if not again and fails_first(fate, self._simulation):
+        self._asked += 1
+        fails = fate.number not in self._failed and fails_first(fate, self._simulation) and self._may_fail()
+        end = simulate(endpoint, body, fate=fate, simulation=self._simulation, again=not fails)
+        if fails:
+            self._failures += 1
             self._remember(fate.number)
         return classify(end, self._profile, endpoint=endpoint, now_ms=0)
+
+    def _may_fail(self) -> bool:
+        return self._failures < FAILURES_AHEAD + 2 * failing_share(self._simulation) * self._asked
 
     def _remember(self, number: int) -> None:
         self._failed[number] = None
@@ -100,8 +112,12 @@ def latency_s(fate: Fate, simulation: Simulation) -> float:
     return simulation.latency_min_s + fate.latency * (simulation.latency_max_s - simulation.latency_min_s)
 
 
+def failing_share(simulation: Simulation) -> float:
+    return simulation.rate_limited_share + simulation.error_share + simulation.dropped_share
+
+
 def fails_first(fate: Fate, simulation: Simulation) -> bool:
-    return fate.failure < simulation.rate_limited_share + simulation.error_share + simulation.dropped_share
+    return fate.failure < failing_share(simulation)
 
 
 def simulate(endpoint: str, body: bytes, *, fate: Fate, simulation: Simulation, again: bool) -> HttpEnd:

@@ -1,0 +1,150 @@
+"""Shows that nothing is lost: many rows against a faulty vendor, killed on the way, and through an outage.
+
+    python tools/prove.py                        every form, 100,000 rows each (about ten minutes)
+    python tools/prove.py kills --rows 20000     one of: plain, kills, outage
+
+The vendor is the tests' own scripted one, in a process of its own. It echoes the last word of each row and fails 5% of
+all requests: 429 without a wait, 500, and a connection dropped after the request was read.
+
+    plain     to the end
+    kills     `kill -9` ten times on the way, each time followed by the same command
+    outage    on the way it refuses connections for a minute, then it answers only 503 for another
+
+Each form must end with exit code 0 and one line for each row, in order, `ok`, with the row's own word. Prints a line for
+each form; exits 1 if any of them does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from support.command_line import CommandLine, Ended, Started  # noqa: E402
+from support.vendor_process import VendorProcess  # noqa: E402
+
+FORMS = ("plain", "kills", "outage")
+FAULTS_PERCENT = 5.0
+LATENCY_S = 0.02
+KILLS = 10
+OUTAGE_S = 60.0
+LOOK_S = 0.02
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Shows that nothing is lost.")
+    parser.add_argument("form", nargs="*", metavar="{plain,kills,outage}", help="default: every one")
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--outage-s", type=float, default=OUTAGE_S, help="length of each half of the outage")
+    given = parser.parse_args()
+    held = [_prove(form, given.rows, given.outage_s) for form in given.form or FORMS]
+    return 0 if all(held) else 1
+
+
+def _prove(form: str, rows: int, outage_s: float) -> bool:
+    with tempfile.TemporaryDirectory(prefix="batchwright-") as folder, VendorProcess() as vendor:
+        vendor.set(fail_percent=FAULTS_PERCENT, latency_s=LATENCY_S)
+        command = CommandLine(Path(folder))
+        with (Path(folder) / "rows.jsonl").open("w") as out:
+            out.writelines(json.dumps({"prompt": f"Say word{row}"}) + "\n" for row in range(rows))
+        run = _Run(command, vendor, rows)
+        began_s = time.monotonic()
+        match form:
+            case "plain":
+                ended = run.start().end(3600)
+            case "kills":
+                ended = _with_kills(run)
+            case _:
+                ended = _with_outage(run, outage_s)
+        wall_s = time.monotonic() - began_s
+        problems = _problems(ended, command, rows)
+        print(f"{form}: {rows:,} rows in {wall_s:.1f} s{_figures(ended, vendor)}", flush=True)
+        for problem in problems:
+            print(f"  DOES NOT HOLD: {problem}", flush=True)
+        return not problems
+
+
+class _Run:
+    def __init__(self, command: CommandLine, vendor: VendorProcess, rows: int) -> None:
+        self.command, self.vendor, self.rows = command, vendor, rows
+
+    def start(self) -> Started:
+        endpoint = ("--base-url", self.vendor.base_url, "--api-key-env", "", "-m", "m")
+        return self.command.start("run", "rows.jsonl", "-o", "out.jsonl", *endpoint, "--json", "--progress", "plain")
+
+    def until(self, started: Started, count: int) -> bool:
+        """Until the vendor was asked so often; False if the command ended before."""
+        while started.process.poll() is None:
+            if self.vendor.account()["count"] >= count:
+                return True
+            time.sleep(LOOK_S)
+        return False
+
+
+def _with_kills(run: _Run) -> Ended:
+    for number in range(1, KILLS + 1):
+        started = run.start()
+        if not run.until(started, number * run.rows // (KILLS + 1)):
+            raise SystemExit(f"it ended before kill {number}: {started.end().err}")
+        started.kill()
+        started.end()
+    return run.start().end(3600)
+
+
+def _with_outage(run: _Run, outage_s: float) -> Ended:
+    started = run.start()
+    if not run.until(started, run.rows // 3):
+        raise SystemExit(f"it ended before the outage: {started.end().err}")
+    run.vendor.set(refuse=True)
+    time.sleep(outage_s)
+    run.vendor.set(refuse=False, overloaded=True)
+    time.sleep(outage_s)
+    run.vendor.set(overloaded=False)
+    return started.end(3600)
+
+
+def _problems(ended: Ended, command: CommandLine, rows: int) -> list[str]:
+    problems = [f"exit code {ended.code}: {ended.err[-2000:]}"] if ended.code else []
+    seen, kinds = 0, Counter[str]()
+    try:
+        with (command.folder / "out.jsonl").open("rb") as lines:
+            for expected, line in enumerate(lines):
+                row = json.loads(line)
+                seen += 1
+                if row["request_index"] != expected:
+                    problems.append(f"line {expected + 1} is row {row['request_index']}")
+                elif not row["ok"]:
+                    kinds[row["error"]["kind"]] += 1
+                elif row["result"]["content"] != f"word{expected}":
+                    problems.append(f"row {expected} has the answer {row['result']['content']!r}")
+                if len(problems) > 10:
+                    return problems
+    except FileNotFoundError:
+        problems.append("there is no file")
+    if seen != rows:
+        problems.append(f"{seen:,} lines")
+    problems += [f"{count:,} rows ended as {kind}" for kind, count in kinds.items()]
+    return problems
+
+
+def _figures(ended: Ended, vendor: VendorProcess) -> str:
+    account: dict[str, Any] = vendor.account(hits=True)
+    answered = Counter(text for _, text, outcome in account["hits"] if outcome == "200")
+    twice = sum(count - 1 for count in answered.values())
+    text = f"; the vendor was asked {account['count']:,} times and gave {twice:,} answers more than once"
+    if ended.out:
+        report = ended.report
+        text += f"; possible double payments reported: {report['possible_double_payments']:,}"
+        text += f"; retries: {report['retries']:,}"
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())
