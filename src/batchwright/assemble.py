@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import date
 
 from batchwright.core.batch_spec import Destination
 from batchwright.core.rows import SourceRow
@@ -68,7 +69,7 @@ async def open_machine(settings: Settings) -> AsyncIterator[Machine]:
     store = open_store(settings.state_dir / STORE_FILE)
     locks = FileLocks(settings.state_dir)
     owner = WorkerId(f"{host}-{os.getpid()}", chance.hex_id(8))
-    find_price = open_prices(settings.price_table)
+    find_price = _prices(settings, clock)
     writer = ThreadWriter()
     sweeper = Sweeper(store, owner=owner, locks=locks, host=host, lease_ms=int(settings.lease_s * MS))
 
@@ -100,6 +101,10 @@ async def open_batches(settings: Settings) -> AsyncIterator[Batches]:
     """This machine's batches. Makes one pass of the sweeper when it is opened."""
     async with open_machine(settings) as machine:
         yield machine.batches
+
+
+def _prices(settings: Settings, clock: SystemClock) -> FindPrice:
+    return open_prices(settings.price_table, today=date.fromisoformat(utc_day(clock.now_ms())))
 
 
 # ----------------------------------------------------------------------------------------------------------- workers
@@ -260,7 +265,7 @@ async def export(settings: Settings, batch_id: str, *, delivery: Delivery, displ
 def source_rows(settings: Settings, request: RunRequest) -> Iterator[Sequence[SourceRow]]:
     """The rows a run would send, checked and bounded; nothing is stored (`validate`, `run --dry-run`)."""
     with open_source(request.source, request.rows, skip_invalid=True) as source:
-        yield from with_worst_cases(source.chunks(), open_prices(settings.price_table))
+        yield from with_worst_cases(source.chunks(), _prices(settings, SystemClock()))
 
 
 async def work(settings: Settings, *, until_idle: bool, display: Display) -> int:

@@ -42,6 +42,8 @@ AT_THE_END = (
     ("before rename:2", "after rename:1", "after writing:1"),
 )
 """All rows have ended when these are reached; the file may be there or not."""
+LAST_OUT = ("--max-attempts", "20")
+"""Each kill may use up an attempt of the rows that were out, and those go first the next time."""
 IN_A_RETRY = ("before reopen:1", "after reopening step:1", "after reopening step:3", "commit:7", "before send:20", "after reopen:1")
 
 
@@ -90,8 +92,8 @@ class Batch:
         given = Counter(hit.text for hit in self.vendor.hits if hit.outcome == "200")
         return sum(count - 1 for count in given.values())
 
-    def goes_on_to_the_end(self) -> dict[str, Any]:
-        ended = self.start().end()
+    def goes_on_to_the_end(self, *more: str) -> dict[str, Any]:
+        ended = self.start("-", *more).end()
         assert ended.code == 0, ended.err
         self.holds()
         report = ended.report
@@ -147,13 +149,13 @@ def killed_at_random(folder: Path, seed: int) -> int:
         batch = Batch(folder, vendor)
         while kills < RANDOM_KILLS and batch.unfinished():
             asked = len(vendor.hits)
-            started = batch.start()
+            started = batch.start("-", *LAST_OUT)
             more = chance.randint(1, ROWS // RANDOM_KILLS)
             vendor.wait_for(lambda vendor, until=asked + more: len(vendor.hits) >= until, 60)  # type: ignore[misc]
             started.kill()
             batch.killed(started.end())
             kills += batch.unfinished()
-        batch.goes_on_to_the_end()
+        batch.goes_on_to_the_end(*LAST_OUT)
     return kills
 
 
@@ -186,20 +188,20 @@ def killed_in_a_retry(folder: Path) -> None:
 def one_of_two_killed(folder: Path, *, second: bool) -> None:
     """`run` and `work` (or `work` twice) on one batch; one of them is killed, the other ends it alone."""
     with ScriptedVendor() as vendor:
-        vendor.set(latency_s=0.2)
+        vendor.set(hold=True)
         batch = Batch(folder, vendor)
         command = batch.command
         run = batch.start()
-        vendor.wait_for(lambda vendor: len(vendor.hits) >= 20)
+        vendor.wait_for(lambda vendor: vendor.in_flight == IN_FLIGHT, 60)
         if second:
             run.kill()
             batch.killed(run.end())
         workers = [command.start("work", "--progress", "none") for _ in range(1 + second)]
-        busy = 3 * IN_FLIGHT // 2
-        vendor.wait_for(lambda vendor: vendor.in_flight >= busy, 60)  # more than one of them alone would send
+        vendor.wait_for(lambda vendor: vendor.in_flight == 2 * IN_FLIGHT, 60)  # both are at it
         workers[0].kill()
         assert workers[0].end().code == -signal.SIGKILL
         assert batch.unfinished()
+        vendor.set(hold=False)
         ended = batch.start().end() if second else run.end()
         assert ended.code == 0, ended.err
         batch.holds()

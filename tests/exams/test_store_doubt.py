@@ -35,7 +35,7 @@ def lose(store: Store, name: str, *rows: int) -> Held:
 
 def test_heartbeats_renew_until_the_worker_is_marked_dead(store: Store) -> None:
     worker = Worker(store, now_ms=1_000)
-    assert store.heartbeat(worker.id, 2_000, "KEY is not set")
+    assert store.heartbeat(worker.id, 2_000, note="KEY is not set", lanes=frozenset({"v||m"}))
     (row,) = store.live_workers()
     assert (row.worker, row.host, row.pid) == (worker.id, "here", 7)
     assert (row.started_at_ms, row.heartbeat_ms, row.note) == (1_000, 2_000, "KEY is not set")
@@ -247,10 +247,25 @@ def test_what_a_gone_worker_says_of_its_allowance_is_not_heard(store: Store) -> 
     lost.checkpoint(found.answer(0).change(), spent={"batch_a": WORST})
     draw(lost, -WORST)
     assert draw(lost, WORST) == 0
-    assert taken(store) == 2 * WORST + COST, "both rows are in doubt until another claims them"
+    assert taken(store) == 2 * WORST, "both rows are in doubt until another claims them"
     Worker(store).one()
     tally = store.get_batch("batch_a").tally
-    assert (tally.possible_picousd, tally.allowance_picousd) == (2 * WORST, 0)
+    assert (tally.possible_picousd, tally.allowance_picousd) == (2 * WORST - COST, 0)
+    assert taken(store) == 2 * WORST, "what is known as orphan spend is not possible as well"
+
+
+def test_an_orphan_that_comes_after_the_doubt_was_charged_is_counted_once(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)], spec(cap=100))
+    lost = Worker(store, "lost")
+    found = lost.one()
+    draw(lost, WORST)
+    lost.checkpoint(found.reserve(0).change())
+    store.mark_dead([lost.id], 3_000)
+    Worker(store).one()
+    lost.checkpoint(found.answer(0).change())
+    tally = store.get_batch("batch_a").tally
+    assert (tally.possible_picousd, tally.orphan_picousd) == (WORST - COST, COST)
+    assert taken(store) == WORST
 
 
 def test_an_allowance_never_falls_below_nothing(store: Store) -> None:

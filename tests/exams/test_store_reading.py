@@ -134,6 +134,10 @@ def test_equal_hashes_are_told_apart_by_text(store: Store) -> None:
     accept(store, "batch_a", [])
     store.add_segments("batch_a", [replace(made, id_hashes=as_if_all_were_a)])
     assert store.find_custom_id("batch_a", "a") == [0]
+    # A hash counts where a row's begins, not across two of them.
+    shifted = bytes(3) + made.id_hashes[:8] + bytes(21)
+    accept(store, "batch_b", [replace(made, id_hashes=shifted)])
+    assert store.find_custom_id("batch_b", "a") == []
 
 
 def test_usage_is_summed_over_workers(store: Store) -> None:

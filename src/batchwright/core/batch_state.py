@@ -1,17 +1,17 @@
 """A batch's state: a pure fold of its tallies and stored facts. One table, tested from the top.
 
-    #  if                                              derived     terminal
-    1  refused as a whole                              refused     yes
-    2  intake not closed, or rows being reopened       accepting   no
-    3  open rows, cancel flag                          cancelling  no
-    4  open rows, a pause fact                         paused      no
-    5  open rows, nothing attempted yet                queued      no
-    6  open rows                                       running     no
-    7  all succeeded                                   completed   yes
-    8  any row cancelled                               cancelled   yes
-    9  any row expired                                 expired     yes
-    10 any succeeded                                   partial     yes
-    11 else                                            failed      yes
+#  if                                              derived     terminal
+1  refused as a whole                              refused     yes
+2  intake not closed, or rows being reopened       accepting   no
+3  open rows, cancel flag                          cancelling  no
+4  open rows, a pause fact                         paused      no
+5  open rows, nothing attempted yet                queued      no
+6  open rows                                       running     no
+7  all succeeded                                   completed   yes
+8  any row cancelled                               cancelled   yes
+9  any row expired                                 expired     yes
+10 any succeeded                                   partial     yes
+11 else                                            failed      yes
 """
 
 from __future__ import annotations

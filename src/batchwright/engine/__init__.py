@@ -1,1 +1,1 @@
-"""The work line: intake, claim, reserve, send, decide, checkpoint, settle. Joins `core` decisions to `ports` adapters."""
+"""The work line: intake, claim, reserve, send, decide, checkpoint, settle. Joins `core` to the adapters of `ports`."""

@@ -167,11 +167,9 @@ class Attempts:
             return 0, 0, 1 if billed and not free else 0
         if desk.price is None:
             return 0, 1, 0
-        return (
-            cost_of(desk.price, max(0, answer.prompt_tokens), max(0, answer.completion_tokens), max(0, answer.cached_tokens)),
-            0,
-            0,
-        )
+        counts = (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens)
+        prompt, completion, cached = (max(0, count) for count in counts)
+        return cost_of(desk.price, prompt, completion, cached), 0, 0
 
     def _record(self, attempt: Attempt, answer: Answer, base: Record, now_s: float) -> Record:
         desk = attempt.desk
@@ -201,9 +199,7 @@ class Attempts:
             base.rate_limits,
         )
 
-    def _count_usage(
-        self, segment: OpenSegment, desk: LaneDesk, answer: Answer, money: tuple[int, int, int]
-    ) -> None:
+    def _count_usage(self, segment: OpenSegment, desk: LaneDesk, answer: Answer, money: tuple[int, int, int]) -> None:
         if answer.kind is not None and money == (0, 0, 0) and answer.prompt_tokens == UNKNOWN:
             return
         day_number = self._clock.now_ms() // DAY_MS

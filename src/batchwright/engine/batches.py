@@ -109,7 +109,7 @@ class StoreBatches:
         if status.terminal and status.counts.cancelled:
             return status
         if status.terminal:
-            raise WrongState(f"{batch_id} has ended as {status.state.value}; only a batch that has not can be cancelled")
+            raise WrongState(f"{batch_id} has ended as {status.state.value}; only one that has not can be cancelled")
 
         def close() -> None:
             self._store.request_close(batch_id, FailureKind.CANCELLED, self._clock.now_ms())

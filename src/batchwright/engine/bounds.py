@@ -35,9 +35,7 @@ def with_worst_cases(chunks: Iterable[Sequence[SourceRow]], find_price: FindPric
         yield chunk
 
 
-def refuse_unbounded(
-    chunks: Iterable[Sequence[SourceRow]], find_price: FindPrice
-) -> Iterator[Sequence[SourceRow]]:
+def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], find_price: FindPrice) -> Iterator[Sequence[SourceRow]]:
     """Raises InputRefused at the end of an input that has rows without a worst case: a cap could not hold for them."""
     findings: list[Finding] = []
     total = 0

@@ -86,4 +86,3 @@ def changes(drafts: Sequence[SegmentDraft]) -> list[SegmentChange]:
         )
         for draft in sorted(drafts, key=lambda draft: draft.segment.key)
     ]
-

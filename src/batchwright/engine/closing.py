@@ -88,10 +88,13 @@ class Closing:
                 for segment in self._floor.segments_of(context):
                     self._give_back(segment)
         await self._tidy_lanes(now_s)
+        for segment in [segment for segment in self._floor.segments.values() if segment.lost or segment.retired]:
+            if segment.lost:
+                self._drop_if_empty(segment)
+            elif segment.context.closing is None:
+                self._give_back(segment)  # also when what it was retired for is over: its rows have left the desks
         if len(self._floor.segments) >= OPEN_SEGMENTS_MAX:
             self._park_waiting(now_s)
-        for segment in [segment for segment in self._floor.segments.values() if segment.lost]:
-            self._drop_if_empty(segment)
 
     def next_due_s(self, now_s: float) -> float:
         """The next moment at which `tidy` has something to do by the clock."""
@@ -243,9 +246,7 @@ class Closing:
         if not blocked:
             return
         for segment in list(self._floor.segments.values()):
-            if segment.retired:
-                self._give_back(segment)
-            elif segment.queues and blocked.issuperset(self._floor.open_lanes(segment).split("\n")):
+            if segment.queues and blocked.issuperset(self._floor.open_lanes(segment).split("\n")):
                 self._give_back(segment)
         if self._look_for_blocked:
             self._look_for_blocked = False

@@ -59,6 +59,7 @@ class LaneDesk:
         "probing",
         "sent_since_checkpoint",
         "sequence",
+        "sharers",
         "successes",
         "timer",
         "timer_at_s",
@@ -90,6 +91,8 @@ class LaneDesk:
         self.waiting: list[tuple[float, int, LaneQueue, int]] = []
         """Heap of rows that wait for their next attempt: (loop seconds, sequence, queue, row)."""
         self.sequence = 0
+        self.sharers = 1
+        """Live workers that the limits are divided by."""
         self.sent_since_checkpoint = 0
         self.successes = 0
         self.answered = 0

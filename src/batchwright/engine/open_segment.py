@@ -51,8 +51,8 @@ class OpenSegment:
         "previous_records",
         "queues",
         "rate_marks",
-        "retired",
         "reserved",
+        "retired",
         "round",
         "row_map",
         "rows",
@@ -102,7 +102,11 @@ class OpenSegment:
 
     def reserve(self, queue: LaneQueue, limit: int) -> int:
         """Reserves up to `limit` of the queue's rows in the map; they become ready when the checkpoint lands."""
-        room = min(limit, RESERVE_MAX_PER_SEGMENT - self.reserved) if not self.window else min(limit, self.window - self.reserved)
+        room = (
+            min(limit, RESERVE_MAX_PER_SEGMENT - self.reserved)
+            if not self.window
+            else min(limit, self.window - self.reserved)
+        )
         taken = 0
         pending = queue.pending
         while pending and taken < room:
@@ -179,5 +183,3 @@ class SegmentDraft:
         self.not_before_ms = 0
         self.closed_as: FailureKind | None = None
         self.lane_set = ""
-
-

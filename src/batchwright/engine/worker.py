@@ -17,13 +17,14 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from batchwright.core.errors import BatchwrightError, NotNow, StoreError, VendorUnavailable
+from batchwright.core.errors import NotNow, StoreError, VendorUnavailable
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.attempt import Attempts
 from batchwright.engine.checkpoint import Landed, Proposal, land
 from batchwright.engine.closing import Closing
 from batchwright.engine.desk import LaneDesk
 from batchwright.engine.floor import FindPrice, Floor
+from batchwright.engine.heart import Heart
 from batchwright.engine.sender import Sender
 from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX, WorkerSettings
 from batchwright.engine.writer import Writer
@@ -91,10 +92,12 @@ class Worker:
             report=parts.report,
         )
         self.closing = Closing(self)
+        self.heart = Heart(self)
         self.number = 0
         self._next_s = 0.0
         self._looked_s = 0.0
         self._claim_after_s = 0.0
+        self._version = 0
         self._idle = False
         self._failure: BaseException | None = None
         self._openings: set[asyncio.Task[None]] = set()
@@ -113,6 +116,15 @@ class Worker:
         self.stopping = True
         self.sender.sending = False
         self.wake_now()
+
+    def fail(self, failure: Exception) -> None:
+        """Ends the worker with this, at its next turn."""
+        self._failure = failure
+        self.wake_now()
+
+    def wake(self) -> None:
+        """There is something for the next checkpoint, or the next look."""
+        self._dirty.set()
 
     def wake_now(self) -> None:
         self._dirty.set()
@@ -144,12 +156,8 @@ class Worker:
         """Works until stopped, until its batch has ended or is paused (`only_batch`), or until nothing is left
         (`until_idle`). Raises VendorUnavailable (only_batch) and StoreError; nothing is lost by either."""
         store = self.parts.store
-        asked_s = self._clock.now_s()
-        await self.parts.writer.do(
-            lambda: store.register_worker(self.identity, host=self._host, pid=self._pid, now_ms=self._clock.now_ms())
-        )
-        self._confirm(asked_s)
-        heart = self._loop.create_task(self._beat(), name=f"heartbeat {self.identity}")
+        await self.heart.begin(host=self._host, pid=self._pid)
+        heart = self._loop.create_task(self.heart.run(), name=f"heartbeat {self.identity}")
         self._dirty.set()
         try:
             while True:
@@ -200,6 +208,8 @@ class Worker:
 
     async def _turn(self) -> None:
         now_s = self._clock.now_s()
+        if not self.floor.segments:
+            self._look_out()
         self.sender.sending = not self.stopping and now_s < self.sender.send_until_s
         await self.closing.tidy(now_s)
         proposal = self._propose(now_s)
@@ -211,6 +221,13 @@ class Worker:
             return
         self.parts.step("after checkpoint")
         self._apply(proposal, landed)
+
+    def _look_out(self) -> None:
+        """Another process has committed something: there may be segments to claim before the next poll."""
+        version = self.parts.store.data_version()
+        if version != self._version:
+            self._version = version
+            self._claim_after_s = 0.0
 
     # ------------------------------------------------------------------------------------------------------ propose
 
@@ -428,6 +445,8 @@ class Worker:
             bound = desk.vendor.max_in_flight
             if bound:
                 desk.lane.set_ceiling(min(bound, desk.limits.concurrency or self.settings.concurrency))
+            if desk.limits.rpm or desk.limits.tpm:
+                self.heart.beat_early()
         finally:
             desk.opening = False
             self.wake_now()
@@ -444,28 +463,3 @@ class Worker:
         if self.only_batch:
             return self.closing.batch_over(self.only_batch)
         return self._until_idle and self._idle
-
-    async def _beat(self) -> None:
-        """Renews the lease; a worker that was marked dead, or cannot renew for half a lease, stops sending."""
-        store = self.parts.store
-        while True:
-            await self._clock.sleep(self.settings.heartbeat_s)
-            note = "; ".join(sorted(self.lacking.values()))
-            asked_s = self._clock.now_s()
-            try:
-                alive = await self.parts.writer.do(
-                    lambda: store.heartbeat(self.identity, self._clock.now_ms(), note=note)
-                )
-            except BatchwrightError as error:
-                self.parts.report(f"heartbeat failed: {error}")
-                continue
-            if not alive:
-                self._failure = StoreError("this worker was taken for dead and replaced; another goes on with its rows")
-                self.wake_now()
-                return
-            self._confirm(asked_s)
-            self._dirty.set()
-
-    def _confirm(self, asked_s: float) -> None:
-        """The lease was renewed, not before that moment. Half of it may be used: a takeover waits for the whole."""
-        self.sender.send_until_s = asked_s + self.settings.lease_s / 2

@@ -43,4 +43,3 @@ class LoopWorker:
 
     def view(self) -> WorkerView | None:
         return None if self._task.done() else self._worker.view()
-

@@ -261,6 +261,8 @@ class WorkerRow:
     ended: bool
     note: str
     """For people: what the worker lacks (a key's variable) or waits for."""
+    lanes: frozenset[str]
+    """The lanes it sends to: a limit that a person set is divided among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,8 +305,9 @@ class Store(Protocol):
     def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
         """A new incarnation of a name marks older ones of that name dead; their segments become claimable."""
 
-    def heartbeat(self, worker: WorkerId, now_ms: int, note: str = "") -> bool:
-        """Renews the worker's lease. False: it was marked dead; it must stop at once and come back as another."""
+    def heartbeat(self, worker: WorkerId, now_ms: int, *, note: str = "", lanes: frozenset[str] = frozenset()) -> bool:
+        """Renews the worker's lease, and says which lanes it sends to. False: it was marked dead; it must stop at once
+        and come back as another."""
 
     def end_worker(self, worker: WorkerId, now_ms: int) -> None:
         """Orderly end: segments it still holds become `waiting` without a death; what they reserved is in doubt."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
 
 from batchwright.core.worker_id import WorkerId
 from batchwright.store.schema import blob, part
@@ -88,8 +88,3 @@ def supersede(connection: Connection, keys: Iterable[str], now_ms: int) -> None:
 def delete_superseded(connection: Connection, until_ms: int, limit: int) -> int:
     """Deletes up to `limit` blobs superseded until then; returns how many."""
     return connection.execute(_SWEEP, {"until_ms": until_ms, "at_most": limit}).rowcount
-
-
-def total_bytes(connection: Connection) -> int:
-    """Of all blobs, superseded ones included."""
-    return int(connection.execute(select(func.coalesce(func.sum(func.length(blob.c.data)), 0))).scalar_one())

@@ -253,6 +253,7 @@ worker = Table(
     _count("dead"),
     _count("ended"),
     _words("note"),
+    _words("lanes"),  # joined by newlines
     _count("checkpoint_number"),
     UniqueConstraint("name", "incarnation", name="worker_by_name"),
     sqlite_autoincrement=True,

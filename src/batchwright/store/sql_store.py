@@ -67,9 +67,9 @@ class SqlStore:
         with self._connections.write() as connection:
             workers.register(connection, worker, (host, pid), now_ms)
 
-    def heartbeat(self, worker: WorkerId, now_ms: int, note: str = "") -> bool:
+    def heartbeat(self, worker: WorkerId, now_ms: int, *, note: str = "", lanes: frozenset[str] = frozenset()) -> bool:
         with self._connections.write() as connection:
-            return workers.heartbeat(connection, worker, now_ms, note)
+            return workers.heartbeat(connection, worker, now_ms, (note, lanes))
 
     def end_worker(self, worker: WorkerId, now_ms: int) -> None:
         with self._connections.write() as connection:

@@ -28,7 +28,7 @@ _BEAT = (
         worker.c.incarnation == bindparam("of_incarnation"),
         text("dead = 0 AND ended = 0"),
     )
-    .values(heartbeat_ms=bindparam("now_ms"), note=bindparam("new_note"))
+    .values(heartbeat_ms=bindparam("now_ms"), note=bindparam("new_note"), lanes=bindparam("new_lanes"))
 )
 _SET_GONE = (
     update(worker)
@@ -64,8 +64,15 @@ def register(connection: Connection, who: WorkerId, seat: tuple[str, int], now_m
     connection.execute(_ADD, values)
 
 
-def heartbeat(connection: Connection, who: WorkerId, now_ms: int, note: str) -> bool:
-    values = {"of_name": who.name, "of_incarnation": who.incarnation, "now_ms": now_ms, "new_note": note}
+def heartbeat(connection: Connection, who: WorkerId, now_ms: int, word: tuple[str, frozenset[str]]) -> bool:
+    """`word` is (note, lanes)."""
+    values = {
+        "of_name": who.name,
+        "of_incarnation": who.incarnation,
+        "now_ms": now_ms,
+        "new_note": word[0],
+        "new_lanes": "\n".join(sorted(word[1])),
+    }
     return connection.execute(_BEAT, values).rowcount > 0
 
 
@@ -97,6 +104,7 @@ def live(connection: Connection) -> list[WorkerRow]:
             dead=bool(row.dead),
             ended=bool(row.ended),
             note=row.note,
+            lanes=frozenset(row.lanes.split("\n")) if row.lanes else frozenset(),
         )
         for row in connection.execute(_LIVE)
     ]

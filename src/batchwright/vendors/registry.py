@@ -40,7 +40,8 @@ class OpenVendors:
 
     async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Vendor:
         """Raises VendorUnavailable; a later call tries again."""
-        key = (destination, timeout_s)
+        # One local server, whatever its batches' timeouts: two would share the same processors.
+        key = (destination, 0.0 if destination.protocol == "local" else timeout_s)
         task = self._opening.get(key)
         if task is None:
             task = asyncio.create_task(self._start(destination, timeout_s), name=f"open vendor {destination.vendor}")

@@ -62,15 +62,9 @@ def upgrade() -> None:
         ["turn", "seq"],
         unique=False,
         sqlite_where=sa.text("phase = 'open' AND closing = '' AND paused = 0"),
-        postgresql_where=sa.text("phase = 'open' AND closing = '' AND paused = 0"),
     )
     op.create_index(
-        "batch_closing",
-        "batch",
-        ["seq"],
-        unique=False,
-        sqlite_where=sa.text("phase = 'open' AND closing <> ''"),
-        postgresql_where=sa.text("phase = 'open' AND closing <> ''"),
+        "batch_closing", "batch", ["seq"], unique=False, sqlite_where=sa.text("phase = 'open' AND closing <> ''")
     )
     op.create_index(
         "batch_deadline",
@@ -78,7 +72,6 @@ def upgrade() -> None:
         ["deadline_ms"],
         unique=False,
         sqlite_where=sa.text("phase = 'open' AND closing = '' AND deadline_ms > 0"),
-        postgresql_where=sa.text("phase = 'open' AND closing = '' AND deadline_ms > 0"),
     )
     op.create_table(
         "blob",
@@ -88,12 +81,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("key", name="blob_key"),
     )
     op.create_index(
-        "blob_superseded",
-        "blob",
-        ["superseded_at_ms"],
-        unique=False,
-        sqlite_where=sa.text("superseded_at_ms > 0"),
-        postgresql_where=sa.text("superseded_at_ms > 0"),
+        "blob_superseded", "blob", ["superseded_at_ms"], unique=False, sqlite_where=sa.text("superseded_at_ms > 0")
     )
     op.create_table(
         "custom_ids",
@@ -174,30 +162,13 @@ def upgrade() -> None:
         sa.CheckConstraint("state IN ('waiting', 'parked', 'held', 'settled')", name="segment_state"),
         sa.CheckConstraint("(state = 'settled') = (open = 0)", name="segment_settled"),
     )
-    op.create_index(
-        "segment_by_holder",
-        "segment",
-        ["holder"],
-        unique=False,
-        sqlite_where=sa.text("holder <> 0"),
-        postgresql_where=sa.text("holder <> 0"),
-    )
+    op.create_index("segment_by_holder", "segment", ["holder"], unique=False, sqlite_where=sa.text("holder <> 0"))
     op.create_index("segment_by_row", "segment", ["batch_id", "first_index"], unique=True)
     op.create_index(
-        "segment_parked",
-        "segment",
-        ["not_before_ms"],
-        unique=False,
-        sqlite_where=sa.text("state = 'parked'"),
-        postgresql_where=sa.text("state = 'parked'"),
+        "segment_parked", "segment", ["not_before_ms"], unique=False, sqlite_where=sa.text("state = 'parked'")
     )
     op.create_index(
-        "segment_unsettled",
-        "segment",
-        ["batch_id", "number"],
-        unique=False,
-        sqlite_where=sa.text("open > 0"),
-        postgresql_where=sa.text("open > 0"),
+        "segment_unsettled", "segment", ["batch_id", "number"], unique=False, sqlite_where=sa.text("open > 0")
     )
     op.create_index(
         "segment_waiting",
@@ -205,7 +176,6 @@ def upgrade() -> None:
         ["batch_id", "lane_set", "rank"],
         unique=False,
         sqlite_where=sa.text("state = 'waiting'"),
-        postgresql_where=sa.text("state = 'waiting'"),
     )
     op.create_table(
         "tally",
@@ -266,16 +236,10 @@ def upgrade() -> None:
         sa.Column("dead", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("ended", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("note", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("lanes", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.Column("checkpoint_number", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("name", "incarnation", name="worker_by_name"),
         sqlite_autoincrement=True,
     )
-    op.create_index(
-        "worker_live",
-        "worker",
-        ["id"],
-        unique=False,
-        sqlite_where=sa.text("dead = 0 AND ended = 0"),
-        postgresql_where=sa.text("dead = 0 AND ended = 0"),
-    )
+    op.create_index("worker_live", "worker", ["id"], unique=False, sqlite_where=sa.text("dead = 0 AND ended = 0"))
