@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -44,6 +45,7 @@ from batchwright.vendors.registry import OpenVendors
 
 STORE_FILE = "batchwright.sqlite"
 MS = 1000
+READERS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,8 @@ class Machine:
 async def open_machine(settings: Settings) -> AsyncIterator[Machine]:
     """Opens the state folder and makes one pass of the sweeper, so that what fell due meanwhile has happened."""
     clock, chance, host = SystemClock(), SystemChance(), socket.gethostname()
+    # Each thread that reads keeps a connection, a page cache and zstd contexts of its own: few of them.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(READERS, thread_name_prefix="store-reader"))
     store = open_store(settings.state_dir / STORE_FILE)
     locks = FileLocks(settings.state_dir)
     owner = WorkerId(f"{host}-{os.getpid()}", chance.hex_id(8))

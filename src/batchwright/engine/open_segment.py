@@ -102,11 +102,7 @@ class OpenSegment:
 
     def reserve(self, queue: LaneQueue, limit: int) -> int:
         """Reserves up to `limit` of the queue's rows in the map; they become ready when the checkpoint lands."""
-        room = (
-            min(limit, RESERVE_MAX_PER_SEGMENT - self.reserved)
-            if not self.window
-            else min(limit, self.window - self.reserved)
-        )
+        room = min(limit, (self.window or RESERVE_MAX_PER_SEGMENT) - self.reserved)
         taken = 0
         pending = queue.pending
         while pending and taken < room:

@@ -42,8 +42,8 @@ class Sender:
         """Segments that have something for the next checkpoint, in the order they changed."""
         self.sending = True
         self.send_until_s = 0.0
-        """Until when the lease is known to hold. Asked at every send: a commit may hang for longer than the lease, while
-        answers that come in make room for rows that another worker has by then."""
+        """Until when the lease is known to hold. Asked at every send: a commit may hang for longer than the lease,
+        while answers that come in make room for rows that another worker has by then."""
         self.in_flight = 0
         self.answered = 0
         self.flight_bytes = 0
