@@ -96,16 +96,23 @@ class Terminal:
 def svg(screens: list[str]) -> str:
     console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor")
     decoder = AnsiDecoder()
-    for number, screen in enumerate(screens):
-        if number:
-            console.print(Text("\n" + " the same screen at the end ".center(COLUMNS, "·") + "\n", style="bright_black"))
+    shown: list[str] = []
+    for screen in screens:
         lines = list(decoder.decode(screen.rstrip()))
-        if lines and lines[-1].plain.strip() == "$":
+        if lines[-1].plain.strip() == "$":
             lines.pop()
+        if shown:
+            console.print(Text(f"\n{' and at the end, in its place ':─^{COLUMNS}}\n", style="bright_black"))
+            lines = lines[common_lines(shown, [line.plain for line in lines]) :]
+        shown = [line.plain for line in lines]
         for line in lines:
-            line.rstrip()
             console.print(line, overflow="crop", no_wrap=True)
     return without_web_fonts(console.export_svg(title="batchwright", theme=MONOKAI, unique_id="batchwright"))
+
+
+def common_lines(first: list[str], second: list[str]) -> int:
+    """How many lines both screens begin with."""
+    return next((number for number, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), 0)
 
 
 def without_web_fonts(picture: str) -> str:

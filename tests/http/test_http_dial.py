@@ -8,7 +8,7 @@ import pytest
 from batchwright.http import dial
 from batchwright.http.dial import AddressInfo, Dialer
 from batchwright.http.request import read_url
-from support.raw_server import OK, Peer, free_port, raw_server
+from support.raw_server import OK, Peer, breathe, free_port, raw_server
 from support.transport_bench import LIMIT_S
 
 
@@ -88,8 +88,8 @@ def test_an_address_that_hangs_is_overtaken_and_let_go(monkeypatch: pytest.Monke
             peer = await dialer().connect()
             assert peer.getpeername()[1] == server.port
             peer.close()
-            while hung[0].fileno() != -1:
-                await asyncio.sleep(0)
+            await breathe()
+            assert hung[0].fileno() == -1
 
     asyncio.run(test())
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchwright.http.connection import Connection
+from batchwright.http.connection import PlainConnection
 from batchwright.http.flight import OwnFlight
 from batchwright.http.pool import Pool
 from batchwright.http.request import read_url
@@ -54,7 +54,7 @@ class Bench:
             read_url("http://vendor.test/").origin, loop=loop, timeouts=Timeouts(), tls=None, sweep=self._sweep
         )
         self.wire = Wire(peer)
-        self.connection = Connection(self.pool)
+        self.connection = PlainConnection(self.pool)
         self.connection.connection_made(self.wire)
 
     def ask(self) -> list[HttpEnd]:

@@ -39,21 +39,18 @@ class BatchPlan:
     poison: frozenset[int]
     invalid: frozenset[int]
 
-    @property
-    def batch_id(self) -> str:
-        return self.tag
-
-    def chunks(self) -> Iterator[list[SourceRow]]:
+    def chunks(self, batch_id: str) -> Iterator[list[SourceRow]]:
+        """Rows that say which batch and row they are."""
         chunk: list[SourceRow] = []
         for index in range(self.rows):
-            chunk.append(self._row(index))
+            chunk.append(self._row(batch_id, index))
             if len(chunk) == 16:
                 yield chunk
                 chunk = []
         if chunk:
             yield chunk
 
-    def _row(self, index: int) -> SourceRow:
+    def _row(self, batch_id: str, index: int) -> SourceRow:
         model = self.models[index * 7 % len(self.models)]
         vendor = self.vendors[index * 5 % len(self.vendors)]
         extra = ""
@@ -61,7 +58,7 @@ class BatchPlan:
             extra += ', "poison": true'
         if self.wrong:
             extra += ', "wrong": true'
-        body = f'{{"batch": "{self.batch_id}", "index": {index}, "model": "{model}"{extra}}}'
+        body = f'{{"batch": "{batch_id}", "index": {index}, "model": "{model}"{extra}}}'
         row = InputRow(body=body.encode(), custom_id=f"{self.tag}-{index}", model=model, output_tokens=OUTPUT_TOKENS)
         if index in self.invalid:
             return SourceRow(row=row, finding=Finding(line=index + 1, code="no_messages", message="simulated"))
@@ -178,7 +175,7 @@ def _batch(chance: Random, number: int, count: int) -> BatchPlan:
     models = tuple(chance.sample((PRICED, STATED, FREE) if capped else MODELS, chance.choice((1, 1, 2))))
     vendors = tuple(chance.sample(VENDORS, chance.choice((1, 1, 2))))
     worst = 80 * INPUT_PICOUSD + OUTPUT_TOKENS * OUTPUT_PICOUSD
-    tag = "batch_" + f"{number}{chance.getrandbits(64):x}".ljust(24, "0")[:24]
+    tag = "batch_" + f"{number}{chance.getrandbits(64):x}".ljust(22, "0")[:22]
     spec = BatchSpec(
         name="rows.jsonl",
         destinations=tuple(Destination(vendor=vendor, base_url="http://simulated.test/v1") for vendor in VENDORS),

@@ -213,7 +213,7 @@ class HouseVendors:
         self._process = process
 
     def missing_key(self, destination: Destination) -> str:
-        if self._world.troubled and destination.vendor in self._process.lacks:
+        if destination.vendor in self._process.lacks:
             self._world.coverage.hit(Fault.MISSING_KEY)
             return f"KEY_OF_{destination.vendor}"
         return ""

@@ -183,7 +183,7 @@ class World:
         self.living: dict[SeatPlan, tuple[Process, Worker]] = {}
         self.incarnations = 0
         self.submitted: set[str] = set()
-        self.retries_left = {batch.tag: batch.retries for batch in self.plan.batches}
+        self.retries_left: dict[str, int] = {}
         self.favourite_left = 2 if self.plan.favourite else 0
         self.closing_down = False
         self.reports: list[str] = []
@@ -289,7 +289,7 @@ class World:
         while not self.closing_down:
             name = f"{seat.name}-{self.incarnations}" if seat.fresh_names else seat.name
             process = self.new_process(seat.host, name)
-            process.lacks = seat.lacks
+            process.lacks = seat.lacks if self.troubled else frozenset()
             process.lock(worker_lock_name(process.identity))
             await self._run_worker(seat, process)
             await asyncio.sleep(self.chance.choice((0.1, 1.0, 5.0, self.plan.lease_s * 1.5)))
@@ -336,6 +336,7 @@ class World:
         try:
             await worker.run()
         except (BatchwrightError, Crash) as error:
+            self.auditor.crashed.add((worker.identity.name, worker.identity.incarnation))
             self.reports.append(f"{worker.identity} ended: {error!r}")
         except asyncio.CancelledError:
             pass
@@ -410,28 +411,32 @@ class World:
 
     async def _submit(self, batch: BatchPlan) -> None:
         await asyncio.sleep(batch.submit_at_s)
-        self.auditor.max_attempts[batch.batch_id] = batch.spec.max_attempts
+        tries = iter(range(100))
 
-        def submit(process: Process) -> None:
-            process.lock(run_lock_name(batch.batch_id))
+        def submit(process: Process) -> str:
+            for found in process.store.find_batches(prefix=batch.tag):
+                if not found.facts.accepting:
+                    return found.batch_id  # it had landed
+                if self.chance.random() < 0.5:
+                    process.store.drop_batch(found.batch_id)  # or else the sweeper does
+            batch_id = f"{batch.tag}{next(tries):02}"
+            self.auditor.max_attempts[batch_id] = batch.spec.max_attempts
+            process.lock(run_lock_name(batch_id))
             now_ms = process.clock.now_ms()
-            there = [found for found in process.store.find_batches(prefix=batch.batch_id)]
-            if there and not there[0].facts.accepting:
-                return  # it had landed
-            if there:
-                process.store.drop_batch(batch.batch_id)
             new = NewBatch(
-                batch_id=batch.batch_id,
+                batch_id=batch_id,
                 account="local",
                 spec=batch.spec,
                 created_at_ms=now_ms,
                 deadline_ms=now_ms + int(batch.deadline_s * 1000) if batch.deadline_s else 0,
                 owner=process.identity,
             )
-            take_in(process.store, new, with_worst_cases(batch.chunks(), find_price), clock=process.clock)
+            take_in(process.store, new, with_worst_cases(batch.chunks(batch_id), find_price), clock=process.clock)
+            return batch_id
 
-        await self._as_user(submit)
-        self.submitted.add(batch.batch_id)
+        batch_id = await self._as_user(submit)
+        self.retries_left[batch_id] = batch.retries
+        self.submitted.add(batch_id)
 
     async def _act(self, at_s: float, act: Fault) -> None:
         await asyncio.sleep(at_s)
@@ -476,6 +481,10 @@ class World:
             await asyncio.sleep(4.0)
             for batch_id in sorted(self.submitted):
                 await self._tend(batch_id)
+            if not self.troubled:
+                for process, worker in self.living.values():
+                    if worker.lacking:
+                        worker.stop(grace=True)  # and comes back with the key
             if len(self.submitted) == len(self.plan.batches) and not self.troubled and self._all_over():
                 return
 

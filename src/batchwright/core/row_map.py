@@ -61,6 +61,8 @@ PLAIN_SUCCESS = FLAG_BYTES[Flag.PLAIN]
 SUCCESS_BYTES = frozenset(BYTE_FLAGS)
 FAILURE_BYTES = frozenset(BYTE_KINDS)
 END_BYTES = SUCCESS_BYTES | FAILURE_BYTES
+UNSENDABLE_BYTES = frozenset({KIND_BYTES[FailureKind.INVALID_ROW], KIND_BYTES[FailureKind.UNROUTABLE]})
+"""Refused at intake: such a row has no lane, and what is stored of it is no request. No round opens it again."""
 CLOSING_KINDS = frozenset({FailureKind.CANCELLED, FailureKind.EXPIRED, FailureKind.STOPPED})
 
 

@@ -11,7 +11,7 @@ import asyncio
 import ssl
 from collections import deque
 
-from batchwright.http.connection import Connection
+from batchwright.http.connection import Connection, PlainConnection, TlsConnection
 from batchwright.http.deadlines import overdue
 from batchwright.http.dial import Dialer
 from batchwright.http.faults import describe, unreachable
@@ -23,6 +23,9 @@ from batchwright.ports.http import FaultCause, HttpFault, Timeouts
 MAX_OPENING = 100
 """Connections being opened at once: more would overflow the accept queue of a common server (128, often 100), whose
 lost handshakes come back a second later, and would hold the loop up with TLS handshakes."""
+
+TLS_BUFFER_BYTES = 64 * 1024
+"""Four of the largest records of TLS."""
 
 
 class Pool:
@@ -46,6 +49,8 @@ class Pool:
         self._opening: set[asyncio.Task[None]] = set()
         self._closed: asyncio.Event | None = None
         """Set once `close` was asked and the last connection is gone."""
+        self.read_buffer = memoryview(bytearray(TLS_BUFFER_BYTES if tls else 0))
+        """One for all: between a `get_buffer` and its `buffer_updated` the loop does nothing else."""
         self.connections: set[Connection] = set()
         """All that are open, resting or not."""
 
@@ -114,7 +119,7 @@ class Pool:
         self._sweep.start()
 
     async def _open(self) -> None:
-        connection = Connection(self)
+        connection = TlsConnection(self) if self._tls else PlainConnection(self)
         try:
             fault = await self._dial(connection)
         except BaseException:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, insert, select, text, update
 
 from batchwright.core.worker_id import WorkerId
-from batchwright.store.schema import blob, part
+from batchwright.store.schema import SUPERSEDED, blob, part
 
 MAX_BYTES = 8 * 1024 * 1024
 """Of blobs in one transaction; a single larger one goes alone."""
@@ -27,7 +27,7 @@ _SUPERSEDE = (
 _SWEEP = delete(blob).where(
     blob.c.key.in_(
         select(blob.c.key)
-        .where(blob.c.superseded_at_ms > 0, blob.c.superseded_at_ms <= bindparam("until_ms"))
+        .where(text(SUPERSEDED), blob.c.superseded_at_ms <= bindparam("until_ms"))
         .order_by(blob.c.superseded_at_ms)
         .limit(bindparam("at_most"))
     )

@@ -24,7 +24,7 @@ from batchwright.store import backlog, batches, blobs, claiming, ledger, parts, 
 from batchwright.store.claiming import Claims, Taker
 from batchwright.store.connections import Connections
 from batchwright.store.parts import Merged, Place
-from batchwright.store.schema import batch, segment, worker
+from batchwright.store.schema import HAS_HOLDER, batch, segment, worker
 
 _WORKER = select(worker).where(worker.c.name == bindparam("name"), worker.c.incarnation == bindparam("incarnation"))
 _FENCE = (
@@ -55,7 +55,7 @@ _HELD = select(
     segment.c.lane_set,
     segment.c.row_map,
     segment.c.previous_map,
-).where(segment.c.holder == bindparam("me"), text("state = 'held'"))
+).where(segment.c.holder == bindparam("me"), text(HAS_HOLDER), text("state = 'held'"))
 _NUMBER = (
     update(worker)
     .where(worker.c.id == bindparam("me"), worker.c.checkpoint_number == bindparam("before"))

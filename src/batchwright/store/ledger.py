@@ -7,11 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, text, update
 
 from batchwright.core.records import Tally, UsageKey, UsageSum
 from batchwright.store import dialect
-from batchwright.store.schema import TALLY_COLUMNS, USAGE_COLUMNS, allowance, segment, tally, tally_count, usage, worker
+from batchwright.store.schema import (
+    HAS_HOLDER,
+    TALLY_COLUMNS,
+    USAGE_COLUMNS,
+    allowance,
+    segment,
+    tally,
+    tally_count,
+    usage,
+    worker,
+)
 
 _ADD_TALLY = dialect.insert_or_add(tally, TALLY_COLUMNS)
 _ADD_COUNT = dialect.insert_or_add(tally_count, ("rows",))
@@ -43,14 +53,16 @@ _SET_ALLOWANCE = (
 )
 _CLEAR_ALLOWANCES = delete(allowance).where(
     allowance.c.worker_id == bindparam("of_worker"),
-    allowance.c.batch_id.not_in(select(segment.c.batch_id).where(segment.c.holder == bindparam("of_worker"))),
+    allowance.c.batch_id.not_in(
+        select(segment.c.batch_id).where(segment.c.holder == bindparam("of_worker"), text(HAS_HOLDER))
+    ),
 )
 _IS_GONE = select(worker.c.id).where(
     worker.c.id == bindparam("of_worker"), (worker.c.dead != 0) | (worker.c.ended != 0)
 )
 _STILL_HOLDS = (
     select(segment.c.number)
-    .where(segment.c.holder == bindparam("of_worker"), segment.c.batch_id == bindparam("of_batch"))
+    .where(segment.c.holder == bindparam("of_worker"), text(HAS_HOLDER), segment.c.batch_id == bindparam("of_batch"))
     .limit(1)
 )
 

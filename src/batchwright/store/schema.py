@@ -45,6 +45,8 @@ CLAIMABLE = "phase = 'open' AND closing = '' AND paused = 0"
 AWAITS_CLOSING = "phase = 'open' AND closing <> ''"
 CAN_EXPIRE = "phase = 'open' AND closing = '' AND deadline_ms > 0"
 WAITING = "state = 'waiting'"
+HAS_HOLDER = "holder <> 0"
+SUPERSEDED = "superseded_at_ms > 0"
 PARKED = "state = 'parked'"
 
 metadata = MetaData()
@@ -140,7 +142,7 @@ Index(
 Index(
     "segment_by_holder",
     segment.c.holder,
-    sqlite_where=text("holder <> 0"),
+    sqlite_where=text(HAS_HOLDER),
 )
 
 pick = Table(
@@ -181,7 +183,7 @@ blob = Table(
 Index(
     "blob_superseded",
     blob.c.superseded_at_ms,
-    sqlite_where=text("superseded_at_ms > 0"),
+    sqlite_where=text(SUPERSEDED),
 )
 
 custom_ids = Table(

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, bindparam, select, text, update
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.store import WorkerRow
 from batchwright.store import backlog, dialect, ledger
-from batchwright.store.schema import segment, worker
+from batchwright.store.schema import HAS_HOLDER, segment, worker
 
 _ADD = dialect.insert_or_keep(worker)
 _OLDER = select(worker).where(
@@ -37,7 +37,7 @@ _SET_GONE = (
 )
 _LET_GO = (
     update(segment)
-    .where(segment.c.holder == bindparam("of_id"), text("state = 'held'"))
+    .where(segment.c.holder == bindparam("of_id"), text(HAS_HOLDER), text("state = 'held'"))
     .values(
         state="waiting",
         # The epoch rises with the loss, not with the next claim: what the worker still sends must not land in between.

@@ -1,0 +1,49 @@
+"""What runs at every checkpoint or claim finds its rows by an index: no backlog is ever scanned."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import Executable
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql import ClauseElement
+
+from batchwright.store import blobs, checkpointing, claiming, closing, ledger, parts, reading, workers
+from batchwright.store.connections import Connections
+from batchwright.store.schema import metadata
+
+STATEMENTS = {
+    "picks": claiming._PICKS,
+    "picks of one batch": claiming._PICKS_OF_ONE,
+    "heads": claiming._HEADS,
+    "by rank": claiming._BY_RANK,
+    "take": claiming._TAKE,
+    "due": claiming._DUE,
+    "next turn": claiming._NEXT_TURN,
+    "held": checkpointing._HELD,
+    "fence": checkpointing._FENCE,
+    "frames": parts._FRAMES,
+    "supersede": blobs._SUPERSEDE,
+    "sweep": blobs._SWEEP,
+    "unheld": closing._UNHELD,
+    "expire": closing._EXPIRE,
+    "awaiting": closing._AWAITING,
+    "let go": workers._LET_GO,
+    "still holds": ledger._STILL_HOLDS,
+    "from": reading._FROM,
+    "holding": reading._HOLDING,
+}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_no_table_is_scanned(name: str) -> None:
+    statement: Executable = STATEMENTS[name]
+    assert isinstance(statement, ClauseElement)
+    compiled = statement.compile(dialect=sqlite.dialect(paramstyle="named"))
+    connections = Connections(None)
+    with connections.write() as connection:
+        metadata.create_all(connection)
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", dict.fromkeys(compiled.params, 1)).all()
+    connections.close()
+    steps = [row[3] for row in plan]
+    # Reading a partial index from its start is no scan of the table: it holds just the rows that are asked for.
+    assert [step for step in steps if step.startswith("SCAN") and " INDEX " not in step] == []
