@@ -51,7 +51,7 @@ def markdown(head: Sequence[str], rows: Rows) -> str:
 
 def states() -> str:
     """The docstring's table, held against the enum: a state that is missing or has another end is an error."""
-    rows = re.findall(r"^    (\d+) +(.+?)  +(\w+) +(yes|no)$", batch_state.__doc__ or "", re.MULTILINE)
+    rows = re.findall(r"^ *(\d+) +(.+?)  +(\w+) +(yes|no)$", batch_state.__doc__ or "", re.MULTILINE)
     told = {state: terminal == "yes" for _, _, state, terminal in rows}
     known = {state.value: state.terminal for state in BatchState}
     if told != known:
@@ -293,7 +293,7 @@ def _quantity(name: str, value: float) -> str:
 
 
 def exit_codes() -> str:
-    rows = re.findall(r"^    (\d+) +(.+)$", exits.__doc__ or "", re.MULTILINE)
+    rows = re.findall(r"^ *(\d+) +(.+)$", exits.__doc__ or "", re.MULTILINE)
     return markdown(("code", "meaning"), rows)
 
 

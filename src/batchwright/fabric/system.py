@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import random
 import secrets
+import sys
 import time
 from datetime import UTC, datetime
 
@@ -38,3 +40,24 @@ class SystemChance:
 def utc_day(moment_ms: int) -> str:
     """`YYYY-MM-DD` in UTC."""
     return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%d")
+
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
+LARGE_BYTES = 128 * 1024
+
+
+def keep_memory_flat() -> None:
+    """Asks glibc to give large blocks back at once; for a process of our own, never for a host's.
+
+    Segments and parts are blocks of some hundred KiB that come and go in several threads. Left to itself glibc raises
+    its threshold for such blocks to what it saw last and keeps a heap a thread, and 200,000 rows then hold 95 MiB where
+    69 do. It costs no CPU that could be measured. Elsewhere (musl, macOS, Windows) nothing is done.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return
+    for option, value in ((M_ARENA_MAX, 1), (M_MMAP_THRESHOLD, LARGE_BYTES), (M_TRIM_THRESHOLD, LARGE_BYTES)):
+        mallopt(option, value)

@@ -1,0 +1,133 @@
+"""The world is itself tested: each of these faults, planted into the product for one test, must be found.
+
+A fault is planted as a change of the source text of one function, so that what is planted can be read here, and a
+function that has changed too much for it fails the test instead of testing nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from batchwright.engine import open_segment
+from batchwright.engine import worker as engine_worker
+from batchwright.ports.store import Checkpoint, CheckpointResult
+from batchwright.store import checkpointing
+from batchwright.store.connections import Connections
+from world.auditor import Broken, Law
+from world.world import World, collect
+
+
+def change(stack: ExitStack, of: tuple[Any, str], *pairs: tuple[str, str]) -> None:
+    """Plants `new` for `old`, pair by pair, in the source of the function `of` names."""
+    owner, name = of
+    source = textwrap.dedent(inspect.getsource(getattr(owner, name)))
+    for old, new in pairs:
+        assert old in source, f"{name} has changed, it no longer says {old!r}: plant this fault in another way"
+        source = source.replace(old, new)
+    module = owner if isinstance(owner, ModuleType) else inspect.getmodule(owner)
+    assert module is not None
+    scope = dict(vars(module))
+    exec(compile(ast.parse("from __future__ import annotations\n" + source), f"<planted in {name}>", "exec"), scope)
+    stack.enter_context(patch.object(owner, name, scope[name]))
+
+
+def compare_no_epoch(stack: ExitStack) -> None:
+    change(
+        stack,
+        (checkpointing, "_fence"),
+        ('connection.execute(_HELD, {"me": work.worker_id})', "connection.execute(select(segment))"),
+        ("if row is None or row.epoch != change.epoch:", "if row is None:"),
+        (
+            "values.append(value)",
+            "values.append({**value, 'of_epoch': row.epoch, 'me': row.holder})  # whoever holds it by now",
+        ),
+    )
+
+
+def tally_in_a_second_transaction(stack: ExitStack) -> None:
+    run, count = checkpointing.run, checkpointing._count
+    late: list[tuple[Any, Checkpoint]] = []
+
+    def run_then_count(connections: Connections, checkpoint: Checkpoint) -> CheckpointResult:
+        result = run(connections, checkpoint)
+        with connections.write() as connection:
+            for work, of in late:
+                count(connection, work, of)
+            late.clear()
+        return result
+
+    stack.enter_context(patch.object(checkpointing, "run", run_then_count))
+    stack.enter_context(patch.object(checkpointing, "_count", lambda _, work, of: late.append((work, of))))
+
+
+def reserve_after_the_send(stack: ExitStack) -> None:
+    ready = ("self.becoming_ready.append((queue, row))", "queue.line.ready.append((queue, row))")
+    change(stack, (open_segment.OpenSegment, "reserve"), ready)
+
+
+def send_a_settled_row_again(stack: ExitStack) -> None:
+    forgotten = ("bytearray(claimed.row_map)", "bytearray(claimed.row_map.replace(bytes([16]), bytes([0])))")
+    change(stack, (open_segment.OpenSegment, "__init__"), forgotten)
+
+
+def add_cost_twice_after_a_lost_reply(stack: ExitStack) -> None:
+    again = "proposal.number += 1; proposal.claim = None; continue"
+    said = "a commit's reply was lost: {error}; the same command goes on from it"
+    change(stack, (engine_worker.Worker, "_land"), (f'raise StoreError(f"{said}") from error', again))
+
+
+def file_a_retry_by_position(stack: ExitStack) -> None:
+    change(
+        stack,
+        (open_segment.OpenSegment, "__init__"),
+        (
+            "    for row, byte in enumerate(self.row_map):",
+            "    for at, row in enumerate(r for r, b in enumerate(self.row_map) if not b and claimed.round):\n"
+            "        self.rows[row] = claimed.input.rows[at]\n"
+            "    for row, byte in enumerate(self.row_map):",
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Planted:
+    plant: Callable[[ExitStack], None]
+    laws: frozenset[Law]
+    """The law that finds it is one of these."""
+    within: int
+    """Seeds, from 0 on."""
+
+
+PLANTED = (
+    Planted(compare_no_epoch, frozenset({Law.FENCE, Law.MOVES, Law.ONE_HOLDER}), 60),
+    Planted(tally_in_a_second_transaction, frozenset({Law.TALLIES, Law.COST}), 5),
+    Planted(reserve_after_the_send, frozenset({Law.RESERVED_BEFORE_SENT}), 5),
+    Planted(send_a_settled_row_again, frozenset({Law.NOT_TWICE, Law.MOVES}), 60),
+    Planted(add_cost_twice_after_a_lost_reply, frozenset({Law.COST, Law.TALLIES, Law.USAGE, Law.ATTEMPTS}), 60),
+    Planted(file_a_retry_by_position, frozenset({Law.OWN_ANSWER, Law.NOT_TWICE, Law.RESERVED_BEFORE_SENT}), 40),
+)
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.plant.__name__)
+def test_a_planted_fault_is_found(planted: Planted) -> None:
+    with ExitStack() as stack:
+        planted.plant(stack)
+        for seed in range(planted.within):
+            try:
+                World(seed).live()
+            except Broken as broken:
+                assert broken.law in planted.laws, f"seed {seed} found it by another law: {broken}"
+                return
+            finally:
+                collect()
+    pytest.fail(f"{planted.plant.__name__}: {planted.within} seeds did not find it")
