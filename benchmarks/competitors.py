@@ -22,6 +22,8 @@ class Competitor:
     script: str
     packages: tuple[str, ...]
     what: str
+    rows: tuple[int, int] = (500, 50_000)
+    """Rows of the two runs whose difference is measured."""
 
     def command(self, rows: Path, output: Path, base_url: str, concurrency: int) -> list[str]:
         python = environment(self) / "bin" / "python"
@@ -46,6 +48,7 @@ COMPETITORS = (
         script="openai_sdk.py",
         packages=("openai[aiohttp]",),
         what="the openai SDK with its aiohttp extra",
+        rows=(500, 10_000),
     ),
 )
 

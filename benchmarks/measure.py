@@ -49,7 +49,9 @@ def measure(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], ex
     log = cwd / "command.log"
     with log.open("wb") as file:
         started_s = time.perf_counter()
-        child = subprocess.Popen(command, cwd=cwd, env=dict(environ), stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        child = subprocess.Popen(
+            command, cwd=cwd, env=dict(environ), stdin=subprocess.DEVNULL, stdout=file, stderr=file
+        )
         _, status, used = os.wait4(child.pid, 0)
         wall_s = time.perf_counter() - started_s
     child.returncode = os.waitstatus_to_exitcode(status)

@@ -39,7 +39,7 @@ WORDS = """account address after again always amount answer app apply arrived be
     problem promised quality question quick receipt refund region reminder renewal replaced reply report returned
     router saved screen second sent service session setup signed size slow solved sorry started status stopped store
     support switch table tariff thanks ticket today total tracking trial twice update upgrade upload urgent useful
-    voucher waited warranty website week window wireless wrong yesterday zone""".split()
+    voucher waited warranty website week window wireless wrong yesterday zone"""
 CONTENT_WORDS = 16
 MODULE_FOLDERS = ("/usr/lib/nginx/modules", "/usr/share/nginx/modules", "/usr/lib64/nginx/modules")
 
@@ -166,7 +166,7 @@ def _config(vendor: Vendor, echo_module: str, workers: int) -> str:
         '"service_tier":"default","system_fingerprint":"fp_44add35f1c"}'
     )
     tokens = range(10, 90)
-    draws = [_draw(word, WORDS) for word in words] + [_draw("tokens", [str(number) for number in tokens])]
+    draws = [_draw(word, WORDS.split()) for word in words] + [_draw("tokens", [str(number) for number in tokens])]
     sums = "".join(f"    {number} {200 + 2 * number};\n" for number in tokens)
     plain = [_server(f"127.0.0.1:{vendor.port + n}", delay_ms) for n, delay_ms in enumerate(DELAYS_MS)]
     first_tls = vendor.port + len(DELAYS_MS)

@@ -44,7 +44,7 @@ def main() -> int:
         commits += world.auditor.commits
         sends += len(world.auditor.sends)
         del world
-        collect()
+        collect(seed)
         if failures and not options.keep_going:
             break
     spent_s = time.monotonic() - began_s

@@ -520,5 +520,5 @@ def test_a_stated_limit_of_which_most_remains_does_not_bind() -> None:
 
 def test_what_remains_of_a_fixed_window_is_spread_until_its_reset() -> None:
     drive = Driver(start=200)
-    drive.turn([OK], limits=Limits(requests_per_minute=6_000.0, remaining_requests=1_000.0, reset_s=60.0))
+    drive.turn([OK], limits=Limits(requests_per_minute=6_000.0, remaining_requests=1_000.0, reset_requests_s=60.0))
     assert 1 <= drive.send_all() <= 2

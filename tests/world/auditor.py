@@ -53,6 +53,8 @@ class Law(StrEnum):
     KEEPS_ANSWERS = "an answer is never replaced by a failure"
     COMPLETE = "every row ends, and counts add up"
     ENDS = "every run ends"
+    DEADLINE = "a batch has ended soon after its deadline"
+    READ = "a reader gets every row as it is stored, in order"
     OWN_CHECK = "the product's own check finds nothing"
 
 
@@ -64,6 +66,9 @@ class Broken(Exception):
 
 class Cursor(Protocol):
     """Of the database driver."""
+
+    @property
+    def connection(self) -> Any: ...
 
     def execute(self, sql: str, parameters: tuple[Any, ...] = ...) -> Any: ...
 
@@ -154,7 +159,10 @@ class Auditor:
         self.crashed: set[tuple[str, str]] = set()
         self._blob_row = 0
         self._spent = 0
+        self._changes = -1
         self.commits = 0
+        self.patience_ms = 10**12
+        """After a deadline."""
 
     # ------------------------------------------------------------------------------------------------------- sending
 
@@ -206,8 +214,10 @@ class Auditor:
             ).fetchone()
             if found:
                 self.worker_ids[worker] = found[0]
-        if call in ("heartbeat", "take_lease"):
+        changes = self._db.connection.total_changes
+        if changes == self._changes or call in ("heartbeat", "take_lease"):
             return
+        self._changes = changes
         me = self.worker_ids.get(worker, -1)
         phases = {row[0]: row for row in self._db.execute(BATCHES).fetchall()}
         self._look_at_segments(me, call, phases)
@@ -378,7 +388,7 @@ class Auditor:
     # --------------------------------------------------------------------------------------------------------- batches
 
     def _look_at_batch(self, batch_id: str, row: tuple[Any, ...]) -> None:
-        _, phase, closing, paused, round_, rows, segments_open, settled_at, cap, cap_soft, _ = row
+        _, phase, closing, _, round_, rows, segments_open, settled_at, cap, cap_soft, deadline = row
         batch = self.batches.setdefault(batch_id, BatchMirror())
         counts = dict(self._db.execute(COUNTS, (batch_id, round_)).fetchall())
         sums = self._db.execute(SUMS, (batch_id, round_)).fetchone()
@@ -417,6 +427,8 @@ class Auditor:
                     Law.CAP, f"{batch_id}: cost {cost} + possible {possible} + orphan {orphan} + drawn {drawn} > {cap}"
                 )
         stands = (round_, tuple(sorted(counts.items())), cost, attempts, settled_at, closing) if phase == "settled" else None
+        if deadline and settled_at > deadline + self.patience_ms:
+            raise Broken(Law.DEADLINE, f"{batch_id} settled {settled_at - deadline} ms after its deadline")
         if stands is not None and batch.settled is not None and stands != batch.settled:
             raise Broken(Law.STANDS_STILL, f"{batch_id}: {batch.settled}, then {stands}")
         batch.settled = stands
@@ -471,14 +483,26 @@ class Auditor:
                 for record in self._unpack(data[offset : offset + length]):
                     last[record[ROW]] = record
                     said[record[ROW]].append(record)
-            for row, byte in enumerate(segment.counted):
+            for row in range(len(segment.counted)):
                 of_row = last.get(row)
                 self._check_row((batch_id, segment.first_index + row), (segment, row), said.get(row, []))
                 if of_row is not None:
                     attempts += of_row[ATTEMPTS]
                     doubts += of_row[DOUBTS]
-                del byte
         return attempts, doubts
+
+    def check_read(self, batch_id: str, rows: list[tuple[int, int, int, bytes]]) -> None:
+        """What a reader got: (request_index, byte, cost, body) of each row."""
+        segments = [segment for (of, _), segment in sorted(self.segments.items()) if of == batch_id]
+        stored = b"".join(segment.counted for segment in segments)
+        if [row[0] for row in rows] != list(range(len(stored))) or bytes(row[1] for row in rows) != stored:
+            raise Broken(Law.READ, f"{batch_id}: read {bytes(row[1] for row in rows)!r}, stored {stored!r}")
+        for index, byte, cost, body in rows:
+            spent = sum(send.cost_picousd for send in self.of_row[batch_id, index] if send.durable)
+            if cost != spent:
+                raise Broken(Law.READ, f"row {index} of {batch_id} reads as costing {cost}, it cost {spent}")
+            if byte in SUCCESSES and json.loads(body)["to"] != [batch_id, index]:
+                raise Broken(Law.READ, f"row {index} of {batch_id} reads {body!r}")
 
     def _check_row(self, name: tuple[str, int], place: tuple[SegmentMirror, int], said: list[list[Any]]) -> None:
         segment, row = place
@@ -511,7 +535,7 @@ class Auditor:
 
     def _check_sums(self, batch_id: str, by_rows: tuple[int, int], *, calm: bool) -> None:
         round_ = self.batches[batch_id].round
-        *_, attempts, doubts, orphan = self._db.execute(SUMS_AT_END, (batch_id, round_)).fetchone()
+        attempts, doubts, orphan = self._db.execute(SUMS_AT_END, (batch_id, round_)).fetchone()
         closed = sum(
             1
             for (of, _), segment in self.segments.items()

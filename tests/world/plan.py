@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 from batchwright.core.batch_spec import BatchSpec, Destination, LaneKey
@@ -71,9 +71,13 @@ class SeatPlan:
 
     name: str
     host: str
-    fresh_names: bool
+    fresh_names: bool = False
     """Each process has a name of its own; else one name and new incarnations."""
-    lacks: frozenset[str]
+    lacks: frozenset[str] = frozenset()
+    """Vendors for which its first processes have no key."""
+    one_batch: bool = False
+    """Each process works on one batch alone and ends with it."""
+    until_idle: bool = False
 
 
 @dataclass
@@ -105,9 +109,10 @@ class Plan:
     twins: list[float]
     """When a second incarnation of a living name starts."""
     user: list[tuple[float, Fault]]
-    unavailable: float = 0.0
-    no_usage: float = 0.0
-    extras: dict[str, object] = field(default_factory=dict)
+    unavailable: float
+    """Chance that a vendor cannot be opened."""
+    no_usage: float
+    """Share of answers without usage."""
 
 
 def make_plan(seed: int) -> Plan:
@@ -124,11 +129,13 @@ def make_plan(seed: int) -> Plan:
             host=chance.choice(hosts),
             fresh_names=chance.random() < 0.5,
             lacks=frozenset({chance.choice(VENDORS)}) if chance.random() < 0.05 else frozenset(),
+            one_batch=chance.random() < 0.25,
+            until_idle=chance.random() < 0.1,
         )
         for number in range(chance.choice((1, 2, 2, 3)))
     ]
     stormy = chance.random() < 0.6
-    return Plan(
+    plan = Plan(
         seed=seed,
         batches=batches,
         seats=seats,
@@ -159,6 +166,32 @@ def make_plan(seed: int) -> Plan:
         unavailable=chance.choice((0.0, 0.0, 0.0, 0.5)),
         no_usage=chance.choice((0.0, 0.0, 0.2)),
     )
+    _make_room(chance, plan)
+    return plan
+
+
+def _make_room(chance: Random, plan: Plan) -> None:
+    """Sees to it that the seed's own crash point is come by."""
+    call = plan.favourite.rpartition(": ")[2]
+    soon_s = plan.trouble_until_s / 2
+    if call in ("add_segments", "close_intake"):
+        plan.write_bytes = 1
+    elif call in ("request_close", "close_step"):
+        plan.user.append((chance.uniform(0.5, soon_s), Fault.CANCEL))
+    elif call in ("pause_lane", "clear_lane"):
+        for vendor in VENDORS:
+            plan.periods[vendor].append(Period(START_S, START_S + 15.0, Fault.AUTH))
+        plan.trouble_until_s = max(plan.trouble_until_s, 40.0)
+    elif call == "reopen":
+        for batch in plan.batches:
+            batch.retries = max(1, batch.retries)
+            batch.deadline_s = soon_s
+    elif call == "expire_due":
+        plan.batches[0].deadline_s = soon_s
+    elif call == "mark_dead":
+        plan.kills.append(soon_s / 2)
+    elif call == "end_worker":
+        plan.user.append((soon_s, Fault.STOP_GRACE))
 
 
 def _batch(chance: Random, number: int, count: int) -> BatchPlan:

@@ -129,5 +129,5 @@ def test_a_planted_fault_is_found(planted: Planted) -> None:
                 assert broken.law in planted.laws, f"seed {seed} found it by another law: {broken}"
                 return
             finally:
-                collect()
+                collect(seed)
     pytest.fail(f"{planted.plant.__name__}: {planted.within} seeds did not find it")

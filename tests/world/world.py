@@ -21,6 +21,7 @@ from batchwright.core.errors import BatchwrightError, CallerError, StoreError
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine import intake as engine_intake
+from batchwright.engine.batches import views_of
 from batchwright.engine.bounds import with_worst_cases
 from batchwright.engine.intake import take_in
 from batchwright.engine.sweeper import SWEEP_EVERY_S, Sweeper, run_lock_name, worker_lock_name
@@ -171,6 +172,8 @@ class World:
         self._hook_commits()
         driver = self._connections._driver()
         self.auditor = Auditor(driver.cursor(), self.coverage)
+        if not self.plan.jumps:
+            self.auditor.patience_ms = int(20_000 + 6_000 * self.plan.lease_s)
         self.actor: tuple[Process, str] | None = None
         self.locks: set[str] = set()
         self.skew_ms: dict[str, int] = {}
@@ -237,7 +240,7 @@ class World:
         full = f"{point.value}: {name}"
         rate = self.plan.crash_rate / 4
         if full == self.plan.favourite and self.favourite_left:
-            rate = 0.3
+            rate = 0.5
         if not rate or self.chance.random() >= rate:
             return False
         if full == self.plan.favourite:
@@ -291,10 +294,15 @@ class World:
             process = self.new_process(seat.host, name)
             process.lacks = seat.lacks if self.troubled else frozenset()
             process.lock(worker_lock_name(process.identity))
-            await self._run_worker(seat, process)
+            await self._run_worker(seat, process, self._only_batch(seat))
             await asyncio.sleep(self.chance.choice((0.1, 1.0, 5.0, self.plan.lease_s * 1.5)))
 
-    async def _run_worker(self, seat: SeatPlan, process: Process) -> None:
+    def _only_batch(self, seat: SeatPlan) -> str:
+        """Of a seat for one batch a time, as `run` has it: which."""
+        going = [batch for batch in sorted(self.submitted) if self.auditor.batches[batch].state != "terminal"]
+        return self.chance.choice(going) if seat.one_batch and going else ""
+
+    async def _run_worker(self, seat: SeatPlan, process: Process, only_batch: str) -> None:
         worker = Worker(
             WorkerParts(
                 store=process.store,
@@ -321,6 +329,8 @@ class World:
                 concurrency=self.plan.concurrency,
             ),
             host=process.host,
+            only_batch=only_batch,
+            until_idle=seat.until_idle,
         )
         process.task = self.loop.create_task(self._life(worker), name=f"worker {process.identity}")
         self.living[seat] = (process, worker)
@@ -357,10 +367,9 @@ class World:
         for seat, (process, _) in list(self.living.items()):
             if not seat.fresh_names and not process.dead:
                 self.coverage.hit(Fault.SECOND_INCARNATION)
-                twin = SeatPlan(seat.name, seat.host, False, frozenset())
                 process = self.new_process(seat.host, seat.name)
                 process.lock(worker_lock_name(process.identity))
-                await self._run_worker(twin, process)
+                await self._run_worker(SeatPlan(seat.name, seat.host), process, "")
                 return
 
     async def _kill(self, at_s: float) -> None:
@@ -615,6 +624,14 @@ class World:
         whole.result()
         self.auditor.finish(calm=not (self.auditor.crashed or self.auditor.superseded))
         for batch in sorted(self.submitted):
+            rows = [
+                (view.request_index, view.byte, view.record.cost_picousd, view.record.body)
+                if view.record is not None
+                else (view.request_index, view.byte, 0, b"")
+                for segment in self.store.read_segments(batch, with_input=True)
+                for view in views_of(segment, start=0, wanted=None)
+            ]
+            self.auditor.check_read(batch, rows)
             if wrong := self.store.check(batch):
                 raise Broken(Law.OWN_CHECK, f"{batch}: {'; '.join(wrong)}")
 
@@ -638,6 +655,10 @@ def live(seed: int, coverage: Coverage | None = None) -> World:
     return world
 
 
-def collect() -> None:
-    """Worlds are full of cycles; collected between lives, so that none pays for another."""
-    gc.collect()
+def collect(seed: int) -> None:
+    """Worlds are full of cycles; collected now and then, and what was there before them is not looked at again."""
+    if not gc.get_freeze_count():
+        gc.freeze()
+        gc.disable()
+    if seed % 10 == 0:
+        gc.collect()

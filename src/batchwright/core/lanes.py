@@ -278,8 +278,8 @@ class Lane:
     def _learn(self, now_s: float, end: LaneEnd, sent_s: float) -> None:
         limits = end.limits
         assert limits is not None
-        requests = _binding(limits.requests_per_minute, limits.remaining_requests, limits.reset_s)
-        tokens = _binding(limits.tokens_per_minute, limits.remaining_tokens, limits.reset_s)
+        requests = _binding(limits.requests_per_minute, limits.remaining_requests, limits.reset_requests_s)
+        tokens = _binding(limits.tokens_per_minute, limits.remaining_tokens, limits.reset_tokens_s)
         stated = (
             self._stated[0] if requests is None else requests,
             self._stated[1] if tokens is None else tokens,

@@ -33,6 +33,9 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     remaining_tokens: float = -1.0
     reset_s: float = 0.0
     """Until the remainder that is 0 grows again."""
+    reset_requests_s: float = 0.0
+    """Until the requests' limit is whole again, whatever remains; 0: not known. Likewise for tokens."""
+    reset_tokens_s: float = 0.0
 
 
 class Gcra:

@@ -192,7 +192,8 @@ class CheckpointResult:
     """Segments whose epoch is no longer this worker's: nothing of them was written but the orphan spend."""
     claimed: Sequence[ClaimedSegment] = ()
     signals: dict[str, BatchSignals] = field(default_factory=dict)
-    """Of every batch named by a held or claimed segment."""
+    """Of every batch named by a held or claimed segment, and of the one that the claim asked for alone: its worker
+    may never get a segment of it, and has to learn that it has ended or is paused."""
     allowances: dict[str, int] = field(default_factory=dict)
     """Picousd given, by batch; 0: the cap leaves less than the minimum."""
     settled: Sequence[str] = ()

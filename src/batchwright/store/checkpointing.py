@@ -98,7 +98,7 @@ def run(connections: Connections, checkpoint: Checkpoint) -> CheckpointResult:
         return CheckpointResult(
             lost=frozenset(change.key for change in work.lost),
             claimed=claims.taken,
-            signals=_signals(connection, work, claims),
+            signals=_signals(connection, work, (checkpoint, claims)),
             allowances=given,
             settled=work.settled,
         )
@@ -303,9 +303,12 @@ def _settle(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]
             work.settled.append(batch_id)
 
 
-def _signals(connection: Connection, work: _Work, claims: Claims) -> dict[str, BatchSignals]:
+def _signals(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]) -> dict[str, BatchSignals]:
+    checkpoint, claims = what
     named = {change.key.batch_id for change in (*work.held, *work.lost)}
     named.update(segment_.key.batch_id for segment_ in claims.taken)
+    if checkpoint.claim is not None and checkpoint.claim.batch_id:
+        named.add(checkpoint.claim.batch_id)
     signals = {}
     for batch_id in sorted(named):
         row = batches.find(connection, batch_id)

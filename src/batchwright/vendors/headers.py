@@ -40,10 +40,10 @@ def read_limits(headers: dict[str, str], names: LimitHeaders, now_ms: int) -> Li
     left_tokens = _number(headers, names.remaining_tokens)
     if max(limit_requests, limit_tokens, left_requests, left_tokens) < 0:
         return None
+    reset_requests_s = parse_wait(_first(headers, names.reset_requests), now_ms)
+    reset_tokens_s = parse_wait(_first(headers, names.reset_tokens), now_ms)
     resets = [
-        parse_wait(_first(headers, reset), now_ms)
-        for left, reset in ((left_requests, names.reset_requests), (left_tokens, names.reset_tokens))
-        if left == 0
+        reset_s for left, reset_s in ((left_requests, reset_requests_s), (left_tokens, reset_tokens_s)) if left == 0
     ]
     return Limits(
         requests_per_minute=_per_minute(limit_requests, names.requests_period_s),
@@ -51,6 +51,8 @@ def read_limits(headers: dict[str, str], names: LimitHeaders, now_ms: int) -> Li
         remaining_requests=left_requests,
         remaining_tokens=left_tokens,
         reset_s=max(resets, default=0.0),
+        reset_requests_s=reset_requests_s,
+        reset_tokens_s=reset_tokens_s,
     )
 
 
