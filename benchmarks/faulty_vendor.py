@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import random
 import sys
+from typing import cast
 
 import httptools
 import uvloop
@@ -36,8 +37,7 @@ class Peer(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own is no subclass
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)

@@ -40,6 +40,7 @@ class Benchmarks:
         self._rounds: int = arguments.rounds
         self._port: int = arguments.port
         self._many: int = arguments.many
+        self._fault_rows: int = arguments.fault_rows
         self._memory_rows: list[int] = arguments.memory_rows
         self._bench = Bench(arguments.folder)
         arguments.folder.mkdir(parents=True, exist_ok=True)
@@ -135,8 +136,9 @@ class Benchmarks:
         for _ in range(self._rounds):
             for share, found in ((0.0, clean), (0.02, faulty)):
                 with _faulty_vendor(share) as url:
-                    found.append(self._bench.run(10_000, url).wall_s)
-        print(f"10,000 rows, clean vendor: {spread(clean, 1)} s; 2% 429, 2% 500, 2% drops: {spread(faulty, 1)} s")
+                    found.append(self._bench.run(self._fault_rows, url).wall_s)
+        rows = f"{self._fault_rows:,} rows"
+        print(f"{rows}, clean vendor: {spread(clean, 1)} s; 2% 429, 2% 500, 2% drops: {spread(faulty, 1)} s")
         print(f"    {median(faulty) / median(clean):.2f} times the time of a clean vendor")
 
 
@@ -146,9 +148,12 @@ def _faulty_vendor(share: float) -> Iterator[str]:
     with subprocess.Popen(
         [sys.executable, script, str(share)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None and process.stdin is not None
-        yield process.stdout.readline().strip()
-        process.stdin.close()
+        assert process.stdout is not None
+        assert process.stdin is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.stdin.close()  # it ends with it
 
 
 def _show(name: str, figures: list[Marginal]) -> None:
@@ -169,6 +174,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--port", type=int, default=vendor.DEFAULT_PORT)
     parser.add_argument("--many", type=int, default=1_000_000, help="rows of `validate`")
+    parser.add_argument("--fault-rows", type=int, default=10_000)
     parser.add_argument("--memory-rows", type=int, nargs="+", default=[10_000, 1_000_000])
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "batchwright-bench")
     arguments = parser.parse_args()
@@ -179,9 +185,10 @@ def main() -> None:
         started_s = time.monotonic()
         getattr(benchmarks, case)()
         took_s = time.monotonic() - started_s
+        after = os.getloadavg()[0]
         print(
-            f"    [{case}: {took_s:.0f} s; {os.cpu_count()} cores, load {before:.1f} before and {os.getloadavg()[0]:.1f} "
-            f"after, of which up to 2 are the benchmark itself; Python {platform.python_version()}]",
+            f"    [{case}: {took_s:.0f} s; {os.cpu_count()} cores, load {before:.1f} before and {after:.1f} after, "
+            f"some 2 of it the benchmark itself; Python {platform.python_version()}]",
             flush=True,
         )
 

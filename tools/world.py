@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parent.parent / "tests")
 
 from world.coverage import Coverage
-from world.world import World, collect
+from world.world import World, many_lives
 
 
 def main() -> int:
@@ -25,34 +25,34 @@ def main() -> int:
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last) if last else int(first) + 1)
     coverage = Coverage()
-    failures = 0
-    began_s = time.monotonic()
+    failed: list[int] = []
     commits = sends = 0
-    for seed in seeds:
-        world = World(seed, coverage)
-        try:
-            world.live()
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            failures += 1
-            print(f"seed {seed}: {error}" if str(error) else f"seed {seed}: {error!r}", flush=True)
-            if not options.keep_going:
-                traceback.print_exc()
-        if options.reports:
-            print("\n".join(world.reports))
-        commits += world.auditor.commits
-        sends += len(world.auditor.sends)
-        del world
-        collect(seed)
-        if failures and not options.keep_going:
-            break
-    spent_s = time.monotonic() - began_s
-    print(f"{len(seeds)} seeds, {failures} failed, {commits:,} commits, {sends:,} sends, {spent_s:.1f} s")
+    began_s = time.process_time()
+    with many_lives() as collect:
+        for seed in seeds:
+            world = World(seed, coverage)
+            try:
+                world.live()
+            except Exception as error:
+                failed.append(seed)
+                print(f"seed {seed}: {str(error) or repr(error)}", flush=True)
+                if not options.keep_going:
+                    traceback.print_exc()
+            if options.reports:
+                print("\n".join(world.reports))
+            commits += world.auditor.commits
+            sends += len(world.auditor.sends)
+            if failed and not options.keep_going:
+                break
+            collect()
+    spent_s = time.process_time() - began_s
+    print(
+        f"{len(seeds)} seeds, {len(failed)} failed, {commits:,} commits, {sends:,} sends, {spent_s:.1f} s of processor"
+    )
     if options.coverage:
         print(coverage.table())
         print("never met: " + (", ".join(coverage.missing()) or "nothing"))
-    return 1 if failures else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

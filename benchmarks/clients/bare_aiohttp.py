@@ -20,14 +20,14 @@ async def work(session, url, lines, output):
         output.write(json.dumps([index, None, answer]) + "\n")
 
 
-async def main(rows, output, base_url, concurrency):
+async def main(source, target, base_url, concurrency):
     connector = aiohttp.TCPConnector(limit=concurrency)
-    with open(rows, "rb") as source, open(output, "w") as target:
-        async with aiohttp.ClientSession(connector=connector) as session:
-            lines = enumerate(source)
-            url = f"{base_url}/chat/completions"
-            await asyncio.gather(*(work(session, url, lines, target) for _ in range(concurrency)))
+    async with aiohttp.ClientSession(connector=connector) as session:
+        lines = enumerate(source)
+        url = f"{base_url}/chat/completions"
+        await asyncio.gather(*(work(session, url, lines, target) for _ in range(concurrency)))
 
 
 if __name__ == "__main__":
-    uvloop.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
+    with open(sys.argv[1], "rb") as rows, open(sys.argv[2], "w") as answers:
+        uvloop.run(main(rows, answers, sys.argv[3], int(sys.argv[4])))

@@ -73,7 +73,7 @@ def count_tokens(body):
     return characters // 4 + body.get("max_tokens", 15)
 
 
-async def main(rows, output, base_url, concurrency):
+async def main(file, output, base_url, concurrency):
     url = f"{base_url}/chat/completions"
     status = Status()
     retry_queue = asyncio.Queue()
@@ -81,44 +81,44 @@ async def main(rows, output, base_url, concurrency):
     following = None
     ended = False
     tasks = set()
-    with open(rows) as file:
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=concurrency)) as session:
-            while True:
-                if following is None:
-                    if not retry_queue.empty():
-                        following = retry_queue.get_nowait()
-                    elif not ended:
-                        line = file.readline()
-                        if line:
-                            body = json.loads(line)["body"]
-                            following = Request(status.started, body, count_tokens(body))
-                            status.started += 1
-                            status.in_progress += 1
-                        else:
-                            ended = True
-                now_s = time.time()
-                elapsed_s, updated_s = now_s - updated_s, now_s
-                requests_free = min(requests_free + REQUESTS_A_MINUTE * elapsed_s / 60, REQUESTS_A_MINUTE)
-                tokens_free = min(tokens_free + TOKENS_A_MINUTE * elapsed_s / 60, TOKENS_A_MINUTE)
-                # The original bounds its rate alone; without a bound of what is in flight, it would hold every row of
-                # the file at once here.
-                room = len(tasks) < concurrency
-                if following is not None and room and requests_free >= 1 and tokens_free >= following.tokens:
-                    requests_free -= 1
-                    tokens_free -= following.tokens
-                    following.attempts_left -= 1
-                    task = asyncio.create_task(following.call(session, url, retry_queue, output, status))
-                    tasks.add(task)
-                    task.add_done_callback(tasks.discard)
-                    following = None
-                if ended and status.in_progress == 0:
-                    break
-                # The original sleeps 1 ms after every row, which caps it at some 900 rows/s; here only when it is full.
-                await asyncio.sleep(0 if room else 0.001)
-                if time.time() - status.last_429_s < PAUSE_AFTER_429_S:
-                    await asyncio.sleep(PAUSE_AFTER_429_S)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=concurrency)) as session:
+        while True:
+            if following is None:
+                if not retry_queue.empty():
+                    following = retry_queue.get_nowait()
+                elif not ended:
+                    line = file.readline()
+                    if line:
+                        body = json.loads(line)["body"]
+                        following = Request(status.started, body, count_tokens(body))
+                        status.started += 1
+                        status.in_progress += 1
+                    else:
+                        ended = True
+            now_s = time.time()
+            elapsed_s, updated_s = now_s - updated_s, now_s
+            requests_free = min(requests_free + REQUESTS_A_MINUTE * elapsed_s / 60, REQUESTS_A_MINUTE)
+            tokens_free = min(tokens_free + TOKENS_A_MINUTE * elapsed_s / 60, TOKENS_A_MINUTE)
+            # The original bounds its rate alone; without a bound of what is in flight, it would hold every row of
+            # the file at once here.
+            room = len(tasks) < concurrency
+            if following is not None and room and requests_free >= 1 and tokens_free >= following.tokens:
+                requests_free -= 1
+                tokens_free -= following.tokens
+                following.attempts_left -= 1
+                task = asyncio.create_task(following.call(session, url, retry_queue, output, status))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+                following = None
+            if ended and status.in_progress == 0:
+                break
+            # The original sleeps 1 ms after every row, which caps it at some 900 rows/s; here only when it is full.
+            await asyncio.sleep(0 if room else 0.001)
+            if time.time() - status.last_429_s < PAUSE_AFTER_429_S:
+                await asyncio.sleep(PAUSE_AFTER_429_S)
 
 
 if __name__ == "__main__":
     open(sys.argv[2], "w").close()
-    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
+    with open(sys.argv[1]) as rows:
+        asyncio.run(main(rows, sys.argv[2], sys.argv[3], int(sys.argv[4])))

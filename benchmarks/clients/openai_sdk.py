@@ -16,12 +16,12 @@ async def work(client, lines, output):
         output.write(json.dumps([index, None, answer.model_dump()]) + "\n")
 
 
-async def main(rows, output, base_url, concurrency):
-    with open(rows, "rb") as source, open(output, "w") as target:
-        async with AsyncOpenAI(api_key="none", base_url=base_url, http_client=DefaultAioHttpClient()) as client:
-            lines = enumerate(source)
-            await asyncio.gather(*(work(client, lines, target) for _ in range(concurrency)))
+async def main(source, target, base_url, concurrency):
+    async with AsyncOpenAI(api_key="none", base_url=base_url, http_client=DefaultAioHttpClient()) as client:
+        lines = enumerate(source)
+        await asyncio.gather(*(work(client, lines, target) for _ in range(concurrency)))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
+    with open(sys.argv[1], "rb") as rows, open(sys.argv[2], "w") as answers:
+        asyncio.run(main(rows, answers, sys.argv[3], int(sys.argv[4])))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from batchwright.core.batch_spec import Destination
+from batchwright.core.errors import StoreError
 from batchwright.core.rows import SourceRow
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.batches import StoreBatches
@@ -209,11 +210,32 @@ class MachineLocks:
 
 
 @asynccontextmanager
+async def _swept(machine: Machine, say: Callable[[str], None]) -> AsyncIterator[None]:
+    """The sweeper runs on beside every command that stays: the rows of another worker that dies meanwhile would
+    otherwise be held, and waited for, for ever."""
+    sweeping = asyncio.create_task(_sweep(machine, say), name="sweeper")
+    try:
+        yield
+    finally:
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
+
+
+async def _sweep(machine: Machine, say: Callable[[str], None]) -> None:
+    while True:
+        await machine.clock.sleep(SWEEP_EVERY_S)
+        try:
+            await machine.writer.do(lambda: machine.sweeper.sweep(machine.clock.now_ms()))
+        except StoreError as error:
+            say(f"The sweeper's pass failed; the next is in {SWEEP_EVERY_S:g} s: {error}")
+
+
+@asynccontextmanager
 async def _seams(settings: Settings, display: Display) -> AsyncIterator[tuple[Machine, Seams]]:
     loop = asyncio.get_running_loop()
     try:
         with interrupts_of_process(loop) as interrupts:
-            async with open_machine(settings) as machine, AsyncExitStack() as stack:
+            async with open_machine(settings) as machine, AsyncExitStack() as stack, _swept(machine, display.say):
                 yield (
                     machine,
                     Seams(
@@ -278,21 +300,13 @@ async def work(settings: Settings, *, until_idle: bool, display: Display) -> int
         async with _open_vendors(settings, machine.clock) as vendors:
             asked = LaneLimits()
             worker = _start_worker(machine, vendors, say=display.say, asked=asked, until_idle=until_idle)
-            sweeping = asyncio.create_task(_sweep(machine), name="sweeper")
             ending = asyncio.create_task(_end_on_interrupt(worker, seams), name="interrupts")
             try:
                 await worker.wait()
             finally:
-                sweeping.cancel()
                 ending.cancel()
                 await worker.stop(grace=False)
         return 130 if seams.interrupts.count else 0
-
-
-async def _sweep(machine: Machine) -> None:
-    while True:
-        await machine.clock.sleep(SWEEP_EVERY_S)
-        await machine.writer.do(lambda: machine.sweeper.sweep(machine.clock.now_ms()))
 
 
 async def _end_on_interrupt(worker: LoopWorker, seams: Seams) -> None:

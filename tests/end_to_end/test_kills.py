@@ -44,7 +44,9 @@ AT_THE_END = (
 """All rows have ended when these are reached; the file may be there or not."""
 LAST_OUT = ("--max-attempts", "20")
 """Each kill may use up an attempt of the rows that were out, and those go first the next time."""
-IN_A_RETRY = ("before reopen:1", "after reopening step:1", "after reopening step:3", "commit:7", "before send:20", "after reopen:1")
+IN_A_RETRY = ("before reopen:1", "after reopening step:1", "after reopening step:3", "after reopen:1")
+AFTER_IT = ("commit:7", "before send:20")
+"""The round is open then, and `resume` goes on with it."""
 
 
 class Batch:
@@ -171,11 +173,11 @@ def killed_in_a_retry(folder: Path) -> None:
         assert asked == ROWS
         line = ("retry", "@last", "-o", "out.jsonl", "--failed", "failed.jsonl", "--progress", "none")
         for point in IN_A_RETRY:
-            ended = batch.start_verb(point, *line).end()
-            if ended.code == 2:  # the round is open already: what is left to do is to go on with it
-                assert "has not ended" in ended.err
-                ended = batch.start_verb(point, "resume", *line[1:]).end()
-            batch.killed(ended)
+            batch.killed(batch.start_verb(point, *line).end())
+        again = batch.start_verb("-", *line).end()
+        assert (again.code, "has not ended" in again.err) == (2, True), again.err
+        for point in AFTER_IT:
+            batch.killed(batch.start_verb(point, "resume", *line[1:]).end())
         ended = batch.start_verb("-", "resume", *line[1:]).end()
         assert ended.code == 0, ended.err
         batch.holds()

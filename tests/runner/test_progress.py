@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -136,3 +137,15 @@ def test_meter_follows_the_last_seconds() -> None:
     assert meter.rows_per_s() == pytest.approx(10.0)
     assert meter.eta_s(50) == pytest.approx(5.0)
     assert Meter(0.0, 5).eta_s(10) == -1.0
+
+
+def test_plain_lines_say_at_once_that_an_interrupt_was_heard() -> None:
+    out = io.StringIO()
+    display = PlainProgress(out)
+    running = snapshot_of(RUNNING, elapsed_s=0.5)
+    display.show(running)
+    assert out.getvalue() == ""
+    for _ in range(3):
+        display.show(replace(running, stopping="stopping: waiting for what is in flight"))
+    (line,) = out.getvalue().splitlines()
+    assert "stopping: waiting" in line

@@ -163,7 +163,7 @@ class MemoryBatches:
         batch = self._batch(batch_id)
         if not batch.status().terminal:
             raise WrongState(f"{batch_id} has not ended")
-        chosen = row_map.select_bytes(selector.kinds, selector.flags) or row_map.FAILURE_BYTES
+        chosen = row_map.select_bytes(selector.kinds, selector.flags) or row_map.RETRIED_BYTES
         new_map, _, reopened = row_map.reopen(bytes(batch.row_map), chosen)
         for row, byte in enumerate(new_map):
             if byte == row_map.PENDING:

@@ -69,6 +69,8 @@ class Modes:
     """Only 503."""
     quota_empty: bool = False
     """Only 429 insufficient_quota."""
+    credit: int = -1
+    """So many requests are still paid for, then 429 insufficient_quota; -1: no end of it."""
     fail_percent: float = 0.0
     """Of requests, by the seed: 429 without a wait, 500 and a dropped connection in turn."""
     per_minute: int = 0
@@ -212,6 +214,10 @@ class ScriptedVendor:
             return {"status": "503", "code": "overloaded"}
         if modes.quota_empty:
             return {"status": "429", "code": "insufficient_quota"}
+        if modes.credit >= 0:
+            self.modes = replace(modes, credit=max(0, modes.credit - 1))
+            if not modes.credit:
+                return {"status": "429", "code": "insufficient_quota"}
         if modes.fail_percent and self._chance.random() * 100 < modes.fail_percent:
             return self._chance.choice(
                 ({"status": "429", "code": "rate_limit_exceeded"}, {"status": "500"}, {"drop": "after"})

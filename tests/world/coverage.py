@@ -93,7 +93,11 @@ class Transaction(StrEnum):
 STEPS = ("before checkpoint", "after checkpoint")
 
 CRASHES: tuple[str, ...] = (
-    *(f"{point.value}: {name.value}" for name in Transaction for point in (CrashPoint.BEFORE_COMMIT, CrashPoint.AFTER_COMMIT)),
+    *(
+        f"{point.value}: {name.value}"
+        for name in Transaction
+        for point in (CrashPoint.BEFORE_COMMIT, CrashPoint.AFTER_COMMIT)
+    ),
     f"{CrashPoint.ERROR_BEFORE.value}: {Transaction.CHECKPOINT.value}",
     f"{CrashPoint.ERROR_AFTER.value}: {Transaction.CHECKPOINT.value}",
     *(f"{CrashPoint.STEP.value}: {step}" for step in STEPS),

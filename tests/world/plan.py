@@ -16,11 +16,7 @@ from world.vendors import FREE, INPUT_PICOUSD, LASTING, OUTPUT_PICOUSD, OUTPUT_T
 
 MODELS = (PRICED, STATED, UNPRICED, FREE)
 VENDORS = ("north", "south")
-ROW_FAULTS = tuple(
-    fault
-    for fault in list(Fault)[: list(Fault).index(Fault.NO_USAGE)]
-    if fault not in LASTING
-)
+ROW_FAULTS = tuple(fault for fault in list(Fault)[: list(Fault).index(Fault.NO_USAGE)] if fault not in LASTING)
 """What can happen to a single attempt."""
 
 
@@ -90,6 +86,8 @@ class Plan:
     segment_rows: int
     write_bytes: int
     reopen_step: int
+    bounds: dict[str, int]
+    """Bounds of the product, by the names in `world.BOUNDS`, made so small that a small world meets them."""
     lease_s: float
     checkpoint_s: float
     concurrency: int
@@ -144,6 +142,7 @@ def make_plan(seed: int) -> Plan:
         segment_rows=max(largest // 30, chance.choice((1, 3, 10, 25, 60))) if largest < 800 else 250,
         write_bytes=chance.choice((1, 2_000, 4_000_000)),
         reopen_step=chance.choice((1, 3, 1_000)),
+        bounds=_bounds(chance),
         lease_s=lease_s,
         checkpoint_s=chance.choice((0.1, 0.4, 1.0)),
         concurrency=chance.choice((1, 4, 16, 64)),
@@ -156,7 +155,11 @@ def make_plan(seed: int) -> Plan:
         kills=[chance.uniform(1.0, trouble_s) for _ in range(chance.choice((0, 0, 1, 3)))] if stormy else [],
         stalls=chance.choice((0.0, 0.0, 0.02)) if stormy else 0.0,
         jumps=[
-            (chance.uniform(1.0, trouble_s), chance.choice(hosts), int(chance.choice((1, -1)) * 10 ** chance.uniform(3, 7)))
+            (
+                chance.uniform(1.0, trouble_s),
+                chance.choice(hosts),
+                int(chance.choice((1, -1)) * 10 ** chance.uniform(3, 7)),
+            )
             for _ in range(chance.choice((0, 0, 0, 2)))
         ]
         if stormy
@@ -167,6 +170,9 @@ def make_plan(seed: int) -> Plan:
         no_usage=chance.choice((0.0, 0.0, 0.2)),
     )
     _make_room(chance, plan)
+    if any(period.fault in LASTING for periods in plan.periods.values() for period in periods):
+        for batch in plan.batches:
+            batch.wrong = False  # only a success ends such a pause: a row a probe would take hours
     return plan
 
 
@@ -194,6 +200,20 @@ def _make_room(chance: Random, plan: Plan) -> None:
         plan.user.append((soon_s, Fault.STOP_GRACE))
 
 
+def _bounds(chance: Random) -> dict[str, int]:
+    bounds = {
+        "open_segments": chance.choice((1, 2, 4)),
+        "record_bytes": chance.choice((1, 100, 400)),
+        "transaction_bytes": chance.choice((1, 300, 2_000)),
+        "reserve_min": chance.choice((1, 4)),
+        "reserve_max": chance.choice((1, 8)),
+        "flight_bytes": chance.choice((1, 300)),
+        "answer_bytes": chance.choice((1, 300)),
+        "input_bytes": chance.choice((1, 400)),
+    }
+    return {name: bounds[name] for name in sorted(bounds) if chance.random() < 0.12}
+
+
 def _batch(chance: Random, number: int, count: int) -> BatchPlan:
     size = chance.random()
     if size < 0.6:
@@ -215,6 +235,8 @@ def _batch(chance: Random, number: int, count: int) -> BatchPlan:
         max_attempts=chance.choice((1, 2, 3, 5, 5)),
         on_uncertain=chance.choice((OnUncertain.RETRY, OnUncertain.RETRY, OnUncertain.FAIL)),
         gate=chance.choice(("pause", "stop", "off")),
+        rpm=chance.choice((0, 0, 0, 0, 0, 600)),
+        tpm=chance.choice((0, 0, 0, 0, 0, 100_000)),
         max_cost_picousd=int(worst * rows * chance.choice((0.1, 0.6, 1.2, 3.0))) + worst if capped else -1,
     )
     return BatchPlan(
@@ -228,7 +250,9 @@ def _batch(chance: Random, number: int, count: int) -> BatchPlan:
         retries=chance.choice((0, 0, 1, 1, 2)),
         wrong=chance.random() < 0.08,
         poison=frozenset({chance.randrange(rows)}) if chance.random() < 0.06 else frozenset(),
-        invalid=frozenset(chance.sample(range(rows), min(rows, chance.choice((1, 3))))) if chance.random() < 0.1 else frozenset(),
+        invalid=frozenset(chance.sample(range(rows), min(rows, chance.choice((1, 3)))))
+        if chance.random() < 0.1
+        else frozenset(),
     )
 
 
@@ -237,7 +261,14 @@ def _periods(chance: Random, trouble_s: float) -> dict[str, list[Period]]:
     for _ in range(chance.choice((0, 0, 0, 1, 2))):
         start_s = chance.uniform(0.0, trouble_s)
         fault = chance.choice(
-            (Fault.OVERLOADED, Fault.UNREACHABLE, Fault.DROPPED_UNPAID, Fault.RATE_LIMITED, Fault.QUOTA_EXHAUSTED, Fault.AUTH)
+            (
+                Fault.OVERLOADED,
+                Fault.UNREACHABLE,
+                Fault.DROPPED_UNPAID,
+                Fault.RATE_LIMITED,
+                Fault.QUOTA_EXHAUSTED,
+                Fault.AUTH,
+            )
         )
         length_s = chance.choice((3.0, 15.0, 150.0))
         periods[chance.choice(VENDORS)].append(Period(START_S + start_s, START_S + start_s + length_s, fault))
@@ -246,7 +277,10 @@ def _periods(chance: Random, trouble_s: float) -> dict[str, list[Period]]:
 
 def _user(chance: Random, trouble_s: float) -> list[tuple[float, Fault]]:
     acts = [
-        (chance.uniform(0.5, trouble_s), chance.choice((Fault.CANCEL, Fault.PAUSE, Fault.PAUSE, Fault.RESUME, Fault.RESUME, Fault.SET_CAP)))
+        (
+            chance.uniform(0.5, trouble_s),
+            chance.choice((Fault.CANCEL, Fault.PAUSE, Fault.PAUSE, Fault.RESUME, Fault.RESUME, Fault.SET_CAP)),
+        )
         for _ in range(chance.choice((0, 0, 0, 1, 2, 4)))
     ]
     acts += [

@@ -14,8 +14,8 @@ from batchwright.core.errors import VendorUnavailable
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.pricing import Price
 from batchwright.ports.vendor import Answer
-from world.auditor import Send
 from world.coverage import Fault
+from world.mirrors import Send
 
 if TYPE_CHECKING:
     from world.world import Process, World
@@ -158,11 +158,14 @@ class HouseVendor:
             self._bill(answer, send, model, chance)
         elif fault in PAID_UNREAD:
             send.paid = True
+            if model != FREE:
+                send.billed_picousd = INPUT_PICOUSD + int(OUTPUT_TOKENS * chance.random()) * OUTPUT_PICOUSD
         elif fault is Fault.ANSWER_TOO_LARGE and model != FREE:
             send.no_usage = 1
         send.kind = "" if kind is None else kind.value
         send.flag = answer.flag.value
         send.body = answer.body
+        self._world.auditor.billed(send)
         return answer
 
     def _bill(self, answer: Answer, send: Send, model: str, chance: Random) -> None:
@@ -181,6 +184,7 @@ class HouseVendor:
             if model == STATED:
                 send.cost_picousd -= completion % 7
                 answer.cost_picousd = send.cost_picousd
+            send.billed_picousd = send.cost_picousd
 
 
 class Call:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 
@@ -68,8 +69,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def bury(self) -> None:
         """Lets cancelled tasks end, and closes."""
         self._over = False
-        try:
+        with suppress(WorldStuck):
             self.run_until_stopped(20)
-        except WorldStuck:
-            pass
         self.close()

@@ -9,155 +9,55 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from itertools import count
 from random import Random
+from types import ModuleType
 from typing import Any, TypeVar, cast
 from unittest.mock import patch
 
-from batchwright.core import row_map
-from batchwright.core.batch_state import Pause, PauseCause
-from batchwright.core.errors import BatchwrightError, CallerError, StoreError
-from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.errors import BatchwrightError, StoreError
 from batchwright.core.worker_id import WorkerId
+from batchwright.engine import closing as engine_closing
+from batchwright.engine import desk as engine_desk
 from batchwright.engine import intake as engine_intake
+from batchwright.engine import open_segment as engine_open_segment
+from batchwright.engine import sender as engine_sender
+from batchwright.engine import worker as engine_worker
 from batchwright.engine.batches import views_of
-from batchwright.engine.bounds import with_worst_cases
-from batchwright.engine.intake import take_in
-from batchwright.engine.sweeper import SWEEP_EVERY_S, Sweeper, run_lock_name, worker_lock_name
+from batchwright.engine.sweeper import SWEEP_EVERY_S, Sweeper, worker_lock_name
 from batchwright.engine.worker import Worker, WorkerParts
 from batchwright.engine.worker_settings import WorkerSettings
-from batchwright.ports.store import NewBatch, Store
-from batchwright.store import rounds
+from batchwright.store import blobs, rounds
+from batchwright.store import intake as store_intake
 from batchwright.store.open import open_store
-from world.auditor import Auditor, Broken, Law
+from world import last_audit
+from world.auditor import Auditor
 from world.coverage import CRASHES, Coverage, CrashPoint, Fault
-from world.plan import START_S, BatchPlan, Plan, SeatPlan, make_plan
+from world.laws import Broken, Law
+from world.plan import START_S, Plan, SeatPlan, make_plan
+from world.processes import Crash, Process, WorldLocks
+from world.user import User
 from world.vendors import House, HouseVendors, find_price
 from world.virtual_loop import VirtualLoop, WorldStuck
 
 T = TypeVar("T")
-EPOCH_MS = 1_767_225_600_000
 CALM_LIMIT_S = 1_200.0
 """So long after the trouble ends every batch must have ended."""
 TURNS_MAX = 1_500_000
 """Of the loop; a life that spins without time going on is broken too."""
 
 
-class Crash(BaseException):
-    """A process dies here. No part of the product may catch it."""
-
-
-class Process:
-    """What ends at once: a worker's, a sweeper's or a user's process."""
-
-    def __init__(self, world: World, host: str, worker: WorkerId) -> None:
-        self.world = world
-        self.host = host
-        self.identity = worker
-        self.worker = (worker.name, worker.incarnation)
-        self.dead = False
-        self.lacks: frozenset[str] = frozenset()
-        self.task: asyncio.Task[None] | None = None
-        self.locks: set[str] = set()
-        self.store = cast(Store, ProcessStore(world, self))
-        self.writer = InlineWriter(world, self)
-        self.clock = HostClock(world, host)
-
-    def lock(self, name: str) -> None:
-        self.locks.add(name)
-        self.world.locks.add(name)
-
-    def unlock(self) -> None:
-        self.world.locks -= self.locks
-        self.locks = set()
-
-    def kill(self) -> None:
-        """kill -9: nothing of it runs any more."""
-        if self.dead:
-            return
-        self.dead = True
-        self.unlock()
-        self.world.auditor.crashed.add(self.worker)
-        if self.task is not None:
-            self.task.cancel()
-
-    def crash(self) -> None:
-        self.kill()
-        raise Crash
-
-    def step(self, name: str) -> None:
-        """A named step of the engine."""
-        if self.dead:
-            raise Crash
-        if self.world.strikes(CrashPoint.STEP, name):
-            self.crash()
-
-
-class HostClock:
-    def __init__(self, world: World, host: str) -> None:
-        self._world = world
-        self._host = host
-
-    def now_s(self) -> float:
-        return self._world.loop.time()
-
-    def now_ms(self) -> int:
-        return EPOCH_MS + int(self._world.loop.time() * 1000) + self._world.skew_ms.get(self._host, 0)
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
-class WorldLocks:
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def is_free(self, name: str) -> bool:
-        return name not in self._world.locks
-
-
-class InlineWriter:
-    """The writer of one process: runs the work on the loop, after and before seeded delays."""
-
-    def __init__(self, world: World, process: Process) -> None:
-        self._world = world
-        self._process = process
-        self._lock = asyncio.Lock()
-
-    async def do(self, work: Callable[[], T]) -> T:
-        world = self._world
-        async with self._lock:
-            before_s, after_s = world.commit_delays()
-            await asyncio.sleep(before_s)
-            result = work()
-            await asyncio.sleep(after_s)
-            if self._process.dead:
-                raise Crash
-            return result
-
-
-class ProcessStore:
-    """The store as one process reaches it."""
-
-    def __init__(self, world: World, process: Process) -> None:
-        self._world = world
-        self._process = process
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        world, process = self._world, self._process
-        method = getattr(world.store, name)
-
-        def call(*args: Any, **more: Any) -> Any:
-            if process.dead:
-                raise Crash
-            world.actor = (process, name)
-            try:
-                return method(*args, **more)
-            finally:
-                world.actor = None
-
-        return call
+MIB = 1024 * 1024
+BOUNDS: dict[str, tuple[tuple[ModuleType, str], ...]] = {
+    "open_segments": ((engine_worker, "OPEN_SEGMENTS_MAX"), (engine_closing, "OPEN_SEGMENTS_MAX")),
+    "record_bytes": ((engine_sender, "CHECKPOINT_RECORD_BYTES"),),
+    "transaction_bytes": ((blobs, "MAX_BYTES"), (store_intake, "MAX_BYTES")),
+    "reserve_min": ((engine_desk, "RESERVE_MIN"),),
+    "reserve_max": ((engine_open_segment, "RESERVE_MAX_PER_SEGMENT"),),
+}
+"""Where the bounds of `Plan.bounds` stand; the others are settings of a worker."""
 
 
 class World:
@@ -178,15 +78,15 @@ class World:
         self.locks: set[str] = set()
         self.skew_ms: dict[str, int] = {}
         self.houses = {
-            name: House(name, self.plan.rates, self.plan.periods[name], self.plan.latency_s) for name in ("north", "south")
+            name: House(name, self.plan.rates, self.plan.periods[name], self.plan.latency_s)
+            for name in ("north", "south")
         }
         self.always_faulty = False
         self.no_usage_share = self.plan.no_usage
         self.unavailable_share = self.plan.unavailable
         self.living: dict[SeatPlan, tuple[Process, Worker]] = {}
         self.incarnations = 0
-        self.submitted: set[str] = set()
-        self.retries_left: dict[str, int] = {}
+        self.user = User(self)
         self.favourite_left = 2 if self.plan.favourite else 0
         self.closing_down = False
         self.reports: list[str] = []
@@ -264,9 +164,12 @@ class World:
                 self.auditor.superseded.add(other.worker) if self._is_marked_dead(other) else None
 
     def _is_marked_dead(self, process: Process) -> bool:
-        row = self._connections._driver().cursor().execute(
-            "SELECT dead FROM worker WHERE name = ? AND incarnation = ?", process.worker
-        ).fetchone()
+        row = (
+            self._connections._driver()
+            .cursor()
+            .execute("SELECT dead FROM worker WHERE name = ? AND incarnation = ?", process.worker)
+            .fetchone()
+        )
         return bool(row and row[0])
 
     def commit_delays(self) -> tuple[float, float]:
@@ -299,7 +202,7 @@ class World:
 
     def _only_batch(self, seat: SeatPlan) -> str:
         """Of a seat for one batch a time, as `run` has it: which."""
-        going = [batch for batch in sorted(self.submitted) if self.auditor.batches[batch].state != "terminal"]
+        going = [batch for batch in sorted(self.user.submitted) if self.auditor.batches[batch].state != "terminal"]
         return self.chance.choice(going) if seat.one_batch and going else ""
 
     async def _run_worker(self, seat: SeatPlan, process: Process, only_batch: str) -> None:
@@ -323,6 +226,9 @@ class World:
                 deadline_grace_s=2.0,
                 checkpoint_s=self.plan.checkpoint_s,
                 idle_poll_s=2.0,
+                input_bytes_max=self.plan.bounds.get("input_bytes", 64 * MIB),
+                flight_bytes_max=self.plan.bounds.get("flight_bytes", 64 * MIB),
+                answer_bytes_max=self.plan.bounds.get("answer_bytes", 64 * MIB),
                 wake_poll_s=2.0,
                 lane_probe_s=20.0,
                 concurrency_start=4,
@@ -367,9 +273,9 @@ class World:
         for seat, (process, _) in list(self.living.items()):
             if not seat.fresh_names and not process.dead:
                 self.coverage.hit(Fault.SECOND_INCARNATION)
-                process = self.new_process(seat.host, seat.name)
-                process.lock(worker_lock_name(process.identity))
-                await self._run_worker(SeatPlan(seat.name, seat.host), process, "")
+                twin = self.new_process(seat.host, seat.name)
+                twin.lock(worker_lock_name(twin.identity))
+                await self._run_worker(SeatPlan(seat.name, seat.host), twin, "")
                 return
 
     async def _kill(self, at_s: float) -> None:
@@ -405,159 +311,6 @@ class World:
                         self.fail(error)
                     raise
 
-    # ------------------------------------------------------------------------------------------------------ the user
-
-    async def _as_user(self, act: Callable[[Process], T], host: str = "h1") -> T:
-        """Runs `act` in a process of its own; if that dies, in another, as a person would."""
-        while True:
-            process = self.new_process(host, "user")
-            try:
-                return await process.writer.do(lambda p=process: act(p))  # type: ignore[misc]
-            except Crash:
-                await asyncio.sleep(1.0)
-            finally:
-                process.unlock()
-
-    async def _submit(self, batch: BatchPlan) -> None:
-        await asyncio.sleep(batch.submit_at_s)
-        tries = iter(range(100))
-
-        def submit(process: Process) -> str:
-            for found in process.store.find_batches(prefix=batch.tag):
-                if not found.facts.accepting:
-                    return found.batch_id  # it had landed
-                if self.chance.random() < 0.5:
-                    process.store.drop_batch(found.batch_id)  # or else the sweeper does
-            batch_id = f"{batch.tag}{next(tries):02}"
-            self.auditor.max_attempts[batch_id] = batch.spec.max_attempts
-            process.lock(run_lock_name(batch_id))
-            now_ms = process.clock.now_ms()
-            new = NewBatch(
-                batch_id=batch_id,
-                account="local",
-                spec=batch.spec,
-                created_at_ms=now_ms,
-                deadline_ms=now_ms + int(batch.deadline_s * 1000) if batch.deadline_s else 0,
-                owner=process.identity,
-            )
-            take_in(process.store, new, with_worst_cases(batch.chunks(batch_id), find_price), clock=process.clock)
-            return batch_id
-
-        batch_id = await self._as_user(submit)
-        self.retries_left[batch_id] = batch.retries
-        self.submitted.add(batch_id)
-
-    async def _act(self, at_s: float, act: Fault) -> None:
-        await asyncio.sleep(at_s)
-        if act in (Fault.STOP_GRACE, Fault.STOP_NOW):
-            for process, worker in list(self.living.values())[:1]:
-                if not process.dead:
-                    self.coverage.hit(act)
-                    worker.stop(grace=act is Fault.STOP_GRACE)
-            return
-        if not self.submitted:
-            return
-        batch_id = self.chance.choice(sorted(self.submitted))
-
-        def do(process: Process) -> None:
-            store, now_ms = process.store, process.clock.now_ms()
-            try:
-                if act is Fault.CANCEL:
-                    store.request_close(batch_id, FailureKind.CANCELLED, now_ms)
-                    while store.close_step(batch_id, now_ms, 2):
-                        pass
-                elif act is Fault.PAUSE:
-                    store.pause_batch(batch_id, Pause(cause=PauseCause.USER, reason="a person", since_ms=now_ms))
-                elif act is Fault.RESUME:
-                    store.resume_batch(batch_id)
-                else:
-                    found = store.get_batch(batch_id)
-                    if found.spec.max_cost_picousd < 0:
-                        return
-                    cap = int(found.budget_taken_picousd * (0.5 + 2 * self.chance.random()))
-                    if cap < found.budget_taken_picousd:
-                        self.auditor.soft.add(batch_id)
-                    store.set_cap(batch_id, cap, soft=False)
-            except CallerError:
-                return
-            self.coverage.hit(act)
-
-        await self._as_user(do)
-
-    async def _janitor(self) -> None:
-        """Retries what has settled and, once the trouble is over, clears whatever holds a batch up."""
-        while True:
-            await asyncio.sleep(4.0)
-            for batch_id in sorted(self.submitted):
-                await self._tend(batch_id)
-            if not self.troubled:
-                for process, worker in self.living.values():
-                    if worker.lacking:
-                        worker.stop(grace=True)  # and comes back with the key
-            if len(self.submitted) == len(self.plan.batches) and not self.troubled and self._all_over():
-                return
-
-    def _all_over(self) -> bool:
-        return all(
-            self.auditor.batches[batch].state == "terminal" and not self.retries_left[batch] for batch in self.submitted
-        )
-
-    async def _tend(self, batch_id: str) -> None:
-        found = self.store.get_batch(batch_id)
-        for pause in found.pauses:
-            fault = {PauseCause.GATE: Fault.GATE_SHUT, PauseCause.BUDGET: Fault.BUDGET_SPENT}.get(pause.cause)
-            if pause.cause is PauseCause.LANE:
-                fault = Fault.LANE_PAUSED
-            if fault is not None:
-                self.coverage.hit(fault)
-        if found.facts.expired:
-            self.coverage.hit(Fault.DEADLINE)
-        if any(byte == row_map.KIND_BYTES[FailureKind.INVALID_ROW] for byte in found.tally.counts):
-            self.coverage.hit(Fault.INVALID_ROW)
-        if found.facts.settled or found.facts.reopening:
-            if self.retries_left[batch_id] or found.facts.reopening:
-                await self._retry(batch_id)
-        elif found.pauses and (not self.troubled or self.chance.random() < 0.2):
-            await self._clear(batch_id)
-
-    async def _retry(self, batch_id: str) -> None:
-        chance = self.chance
-        way = chance.choice((Fault.RETRY, Fault.RETRY, Fault.RETRY_KINDS, Fault.RETRY_FLAGS))
-        chosen = row_map.FAILURE_BYTES
-        if way is Fault.RETRY_KINDS:
-            chosen = row_map.select_bytes(chance.sample(list(FailureKind), 8), ())
-        elif way is Fault.RETRY_FLAGS:
-            chosen = row_map.select_bytes((), chance.sample(list(Flag), 2))
-        deadline_s = chance.choice((0.0, 0.0, 6.0))
-
-        def retry(process: Process) -> int:
-            now_ms = process.clock.now_ms()
-            deadline_ms = now_ms + int(deadline_s * 1000) if deadline_s else 0
-            try:
-                return process.store.reopen(batch_id, chosen, now_ms, deadline_ms).rows
-            except CallerError:
-                return 0  # the first try had landed, and the round runs
-
-        self.retries_left[batch_id] = max(0, self.retries_left[batch_id] - 1)
-        if await self._as_user(retry):
-            self.coverage.hit(way)
-
-    async def _clear(self, batch_id: str) -> None:
-        def clear(process: Process) -> None:
-            store = process.store
-            try:
-                found = store.get_batch(batch_id)
-                if any(pause.cause is PauseCause.BUDGET for pause in found.pauses):
-                    store.set_cap(batch_id, found.budget_taken_picousd * 2 + 10**9, soft=False)
-                for pause in found.pauses:
-                    if pause.cause is PauseCause.LANE and pause.lane:
-                        store.clear_lane(pause.lane)
-                store.resume_batch(batch_id)
-            except CallerError:
-                pass
-
-        await self._as_user(clear)
-
     # ---------------------------------------------------------------------------------------------------------- life
 
     async def _whole(self) -> None:
@@ -565,8 +318,8 @@ class World:
         tasks = [
             *(self._seat(seat, self.chance.random()) for seat in plan.seats),
             *(self._sweeper(host) for host in plan.hosts),
-            *(self._submit(batch) for batch in plan.batches),
-            *(self._act(at_s, act) for at_s, act in plan.user),
+            *(self.user.submit(batch) for batch in plan.batches),
+            *(self.user.act(at_s, act) for at_s, act in plan.user),
             *(self._kill(at_s) for at_s in plan.kills),
             *(self._jump(*jump) for jump in plan.jumps),
             *(self._twin(at_s) for at_s in plan.twins),
@@ -576,7 +329,7 @@ class World:
             task.add_done_callback(self._ended)
         try:
             async with asyncio.timeout(plan.trouble_until_s + CALM_LIMIT_S):
-                await self._janitor()
+                await self.user.janitor()
         except TimeoutError:
             states = {batch: mirror.state for batch, mirror in self.auditor.batches.items()}
             raise Broken(Law.ENDS, f"{CALM_LIMIT_S:.0f} calm seconds were not enough: {states}") from None
@@ -598,11 +351,13 @@ class World:
         """The whole life. Raises Broken, or whatever escaped from the product."""
         plan = self.plan
         self.loop.set_exception_handler(self._unhandled)
-        with (
-            patch.object(engine_intake, "SEGMENT_ROWS", plan.segment_rows),
-            patch.object(engine_intake, "WRITE_BYTES", plan.write_bytes),
-            patch.object(rounds, "STEP", plan.reopen_step),
-        ):
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(engine_intake, "SEGMENT_ROWS", plan.segment_rows))
+            stack.enter_context(patch.object(engine_intake, "WRITE_BYTES", plan.write_bytes))
+            stack.enter_context(patch.object(rounds, "STEP", plan.reopen_step))
+            for name, value in plan.bounds.items():
+                for module, constant in BOUNDS.get(name, ()):
+                    stack.enter_context(patch.object(module, constant, value))
             try:
                 self._run()
             finally:
@@ -622,8 +377,8 @@ class World:
         if not whole.done():
             raise Broken(Law.ENDS, f"{TURNS_MAX:,} turns of the loop were not enough: somebody spins")
         whole.result()
-        self.auditor.finish(calm=not (self.auditor.crashed or self.auditor.superseded))
-        for batch in sorted(self.submitted):
+        last_audit.finish(self.auditor, calm=not (self.auditor.crashed or self.auditor.superseded))
+        for batch in sorted(self.user.submitted):
             rows = [
                 (view.request_index, view.byte, view.record.cost_picousd, view.record.body)
                 if view.record is not None
@@ -631,7 +386,7 @@ class World:
                 for segment in self.store.read_segments(batch, with_input=True)
                 for view in views_of(segment, start=0, wanted=None)
             ]
-            self.auditor.check_read(batch, rows)
+            last_audit.check_read(self.auditor, batch, rows)
             if wrong := self.store.check(batch):
                 raise Broken(Law.OWN_CHECK, f"{batch}: {'; '.join(wrong)}")
 
@@ -648,17 +403,20 @@ class World:
         self.loop.bury()
 
 
-def live(seed: int, coverage: Coverage | None = None) -> World:
-    """Lives one seed to its end; raises what the auditor found."""
-    world = World(seed, coverage)
-    world.live()
-    return world
+@contextmanager
+def many_lives() -> Iterator[Callable[[], None]]:
+    """Worlds are full of cycles: they are collected at every tenth call of what this yields, and not otherwise, and
+    what was there before them is not looked at again."""
+    gc.freeze()
+    gc.disable()
+    calls = count()
 
+    def collect() -> None:
+        if next(calls) % 10 == 9:
+            gc.collect()
 
-def collect(seed: int) -> None:
-    """Worlds are full of cycles; collected now and then, and what was there before them is not looked at again."""
-    if not gc.get_freeze_count():
-        gc.freeze()
-        gc.disable()
-    if seed % 10 == 0:
-        gc.collect()
+    try:
+        yield collect
+    finally:
+        gc.enable()
+        gc.unfreeze()

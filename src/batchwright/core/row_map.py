@@ -61,6 +61,10 @@ PLAIN_SUCCESS = FLAG_BYTES[Flag.PLAIN]
 SUCCESS_BYTES = frozenset(BYTE_FLAGS)
 FAILURE_BYTES = frozenset(BYTE_KINDS)
 END_BYTES = SUCCESS_BYTES | FAILURE_BYTES
+NEVER_SENDABLE = frozenset({KIND_BYTES[FailureKind.INVALID_ROW], KIND_BYTES[FailureKind.UNROUTABLE]})
+"""Refused at intake: what is stored of such a row is the line as it came, which is no request. No round reopens it."""
+RETRIED_BYTES = FAILURE_BYTES - NEVER_SENDABLE
+"""What a retry without a selector reopens: every row without success that can be sent."""
 UNSENDABLE_BYTES = frozenset({KIND_BYTES[FailureKind.INVALID_ROW], KIND_BYTES[FailureKind.UNROUTABLE]})
 """Refused at intake: such a row has no lane, and what is stored of it is no request. No round opens it again."""
 CLOSING_KINDS = frozenset({FailureKind.CANCELLED, FailureKind.EXPIRED, FailureKind.STOPPED})
@@ -132,10 +136,10 @@ def reopen(row_map: bytes, chosen: frozenset[int]) -> tuple[bytes, bytes, int]:
 
     Returns (new row map, previous map, rows reopened). The previous map holds 0 for a row that was left alone and the
     earlier byte for one that was reopened. Every round has its own: what stands in `row_map` is what the last round
-    ended with. Raises IllegalMove if `chosen` names a byte that is no end.
+    ended with. Raises IllegalMove if `chosen` names a byte that is no end, or one that was never sendable.
     """
-    if not chosen <= END_BYTES:
-        raise IllegalMove(f"reopen from {sorted(chosen - END_BYTES)}")
+    if not chosen <= END_BYTES - NEVER_SENDABLE:
+        raise IllegalMove(f"reopen from {sorted(name_of(byte) for byte in chosen - (END_BYTES - NEVER_SENDABLE))}")
     out = bytearray(row_map)
     previous = bytearray(len(row_map))
     count = 0

@@ -118,7 +118,8 @@ class Attempts:
         if context.capped:
             left = cost_picousd + doubtful_picousd
             context.spent_picousd += left
-            context.allowance_picousd += attempt.worst_picousd - left
+            # A vendor may bill more than the row's worst case, and a soft cap knows none: then nothing is left of it.
+            context.allowance_picousd = max(0, context.allowance_picousd + attempt.worst_picousd - left)
 
     def fail_unsent(self, segment: OpenSegment, row: int, kind: FailureKind, message: str) -> None:
         """Ends a RESERVED row that cannot be sent at all (our exception, no route): it was never at a vendor."""

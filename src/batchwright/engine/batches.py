@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from batchwright.core import row_map
 from batchwright.core.batch_state import PauseCause, count, derive
-from batchwright.core.errors import NoSuchBatch, WrongState
+from batchwright.core.errors import NoSuchBatch, UsageError, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import InputRow, Record, UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
@@ -98,7 +98,13 @@ class StoreBatches:
         return await asyncio.to_thread(self._store.find_custom_id, batch_id, custom_id)
 
     async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
-        chosen = row_map.select_bytes(selector.kinds, selector.flags) or row_map.FAILURE_BYTES
+        chosen = row_map.select_bytes(selector.kinds, selector.flags) or row_map.RETRIED_BYTES
+        if never := chosen & row_map.NEVER_SENDABLE:
+            names = ", ".join(sorted(row_map.name_of(byte) for byte in never))
+            raise UsageError(
+                f"rows that ended as {names} were refused when the input was read and hold no request that could be "
+                "sent; put them right in the input and run that"
+            )
         now_ms = self._clock.now_ms()
         deadline_ms = now_ms + int(deadline_s * 1000) if deadline_s else 0
         reopened = await self._writer.do(lambda: self._store.reopen(batch_id, chosen, now_ms, deadline_ms))

@@ -241,7 +241,7 @@ class Closing:
             if desk.probing and lane.paused_reason and desk.answered > desk.probe_mark:
                 desk.probing = False  # the probe came back without success
                 await self._write_lane_pause(text, lane.paused_reason)
-            if desk.blocked and not desk.probing:
+            if desk.blocked:
                 blocked.add(text)
         if not blocked:
             return

@@ -101,8 +101,8 @@ class LaneDesk:
 
     @property
     def blocked(self) -> str:
-        """Why nothing can be sent here until a person acts; empty: it can."""
-        return self.missing_key or self.lane.paused_reason
+        """Why nothing can be sent here until a person acts; empty: it can, if only the one row of a probe."""
+        return self.missing_key or ("" if self.probing else self.lane.paused_reason)
 
     def line_of(self, context: BatchContext) -> BatchLine:
         for line in self.lines:

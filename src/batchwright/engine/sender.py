@@ -11,12 +11,17 @@ from asyncio import TimerHandle
 from collections.abc import Callable
 
 from batchwright.core.failures import FailureKind
+from batchwright.core.pricing import worst_case
+from batchwright.core.records import InputRow
 from batchwright.engine.attempt import Attempt, Attempts, row_tokens
 from batchwright.engine.desk import BatchLine, LaneDesk
 from batchwright.engine.open_segment import OpenSegment
 from batchwright.engine.worker_settings import CHECKPOINT_RECORD_BYTES, WorkerSettings
 from batchwright.ports.clock import Clock
 from batchwright.ports.vendor import Answer
+
+SOFT_OUTPUT_TOKENS = 1024
+"""Taken for the output of a row that names no bound, under a soft cap; it is a guess and bounds nothing."""
 
 CallLater = Callable[[float, Callable[[LaneDesk], None], LaneDesk], TimerHandle]
 
@@ -78,7 +83,8 @@ class Sender:
             context = line.context
             if context.gate is not None and context.in_flight >= context.gate.allowed_in_flight(context.total):
                 return
-            if context.capped and not self._afford(line, entry.worst_picousd):
+            held_picousd = held_for(desk, entry) if context.capped else 0
+            if held_picousd and not self._afford(line, held_picousd):
                 continue
             tokens = row_tokens(entry)
             wait_s = lane.admit(now_s, tokens)
@@ -91,9 +97,9 @@ class Sender:
             attempt.size = size
             attempt.tokens = tokens
             attempt.started_s = now_s
-            if context.capped:
-                attempt.worst_picousd = entry.worst_picousd
-                context.allowance_picousd -= entry.worst_picousd
+            if held_picousd:
+                attempt.worst_picousd = held_picousd
+                context.allowance_picousd -= held_picousd
             queue.segment.flights[row] = attempt
             context.in_flight += 1
             self.in_flight += 1
@@ -194,3 +200,15 @@ class Sender:
         """Makes sure that a timer is set for the desk's earliest waiting row."""
         if desk.waiting:
             self._later(desk, now_s, max(0.001, desk.waiting[0][0] - now_s))
+
+
+def held_for(desk: LaneDesk, row: InputRow) -> int:
+    """What of a capped batch's allowance a row holds while it is out: the most it can cost. Under a soft cap a row
+    without a bound holds what a longish answer would cost, and one without a price the least there is, so that both
+    wait once the cap is spent. What is free holds nothing."""
+    if row.worst_picousd:
+        return row.worst_picousd
+    price = desk.price
+    if price is None:
+        return 1
+    return 0 if price.zero_rated else worst_case(price, len(row.body), row.output_tokens or SOFT_OUTPUT_TOKENS) or 1

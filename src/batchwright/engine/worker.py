@@ -235,7 +235,7 @@ class Worker:
         if self.sender.sending:
             for desk in self.floor.desks.values():
                 desk.release_due(now_s)
-                if desk.vendor is not None and (not desk.blocked or desk.probing):
+                if desk.vendor is not None and not desk.blocked:
                     desk.reserve()
         changed = self.sender.changed
         for segment in self.floor.segments.values():
@@ -288,7 +288,7 @@ class Worker:
         hungry = {
             text
             for text, desk in self.floor.desks.items()
-            if (not desk.blocked or desk.probing) and desk.unsent() < max(desk.lane.limit, desk.reserve_target())
+            if not desk.blocked and desk.unsent() < max(desk.lane.limit, desk.reserve_target())
         }
         if self.floor.desks and not hungry and self.floor.segments:
             return None
@@ -381,7 +381,7 @@ class Worker:
         self.closing.signalled(result.signals, now_s)
         self._leave_batches()
         for desk in list(floor.desks.values()):
-            if desk.vendor is None and not desk.opening and desk.lines and (desk.probing or not desk.blocked):
+            if desk.vendor is None and not desk.opening and desk.lines and not desk.blocked:
                 self._open_vendor(desk)
             self.sender.schedule_waiting(desk, now_s)
             self.sender.pump(desk, now_s)

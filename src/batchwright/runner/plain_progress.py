@@ -29,6 +29,7 @@ class PlainProgress:
         self._stream = stream
         self._last_s = 0.0
         self._waited = False
+        self._stopping = ""
         self._told_rows = 0
 
     def say(self, text: str) -> None:
@@ -45,9 +46,10 @@ class PlainProgress:
             due = waits and not self._waited and since_s >= REASON_EVERY_S
         else:
             due = since_s >= (LATER_EVERY_S if snapshot.elapsed_s > LATER_S else EVERY_S)
-        if not due:
+        # Whoever pressed Ctrl-C sees at once that it was heard.
+        if not due and snapshot.stopping == self._stopping:
             return
-        self._last_s, self._waited = snapshot.elapsed_s, waits
+        self._last_s, self._waited, self._stopping = snapshot.elapsed_s, waits, snapshot.stopping
         moment = datetime.fromtimestamp(snapshot.now_ms / 1000).strftime("%H:%M:%S")
         _print(self._stream, f"{moment} {plain_line(snapshot)}")
 

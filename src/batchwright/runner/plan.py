@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from batchwright.core import row_map
 from batchwright.core.batch_state import BatchState, PauseCause
 from batchwright.core.row_options import RowOptions
 from batchwright.ports.batches import BatchStatus
@@ -160,7 +161,7 @@ def paused_texts(batch: BatchStatus, command: Sequence[str]) -> tuple[str, ...]:
 
 def retry_texts(batch: BatchStatus, retry_command: str) -> tuple[str, ...]:
     """What to do about an ended batch with rows that have no success; nothing where there are none."""
-    count = batch.counts.without_success
+    count = sum(rows for byte, rows in batch.by_byte.items() if byte in row_map.RETRIED_BYTES)
     if not batch.terminal or not count:
         return ()
     return (f"To send {plural(count, 'row')} without success again: {retry_command}",)
