@@ -43,7 +43,7 @@ async def drive(batch_id: str, pace: Pace, seams: Seams) -> Driven:
     """Works on the batch until it is terminal or paused, or until an interrupt. Raises what ended the workers, unless
     it is a NotNow."""
     begun = await seams.batches.status(batch_id)
-    looking = _Looking(batch_id, begun, seams)
+    looking = _Looking(batch_id, begun, seams, working=True)
     if begun.terminal:
         return looking.left(begun)
     try:
@@ -61,7 +61,7 @@ async def drive(batch_id: str, pace: Pace, seams: Seams) -> Driven:
 async def watch(batch_id: str, seams: Seams, *, lock_name: str = "") -> tuple[Driven, HeldLock | None]:
     """Only looks. With `lock_name`, also asks for that lock: once it is free and the batch still open, returns with it
     held, and the caller goes on with the batch."""
-    looking = _Looking(batch_id, await seams.batches.status(batch_id), seams)
+    looking = _Looking(batch_id, await seams.batches.status(batch_id), seams, working=False)
     looks = 0
     while True:
         status = await looking.look(None)
@@ -80,9 +80,10 @@ async def watch(batch_id: str, seams: Seams, *, lock_name: str = "") -> tuple[Dr
 class _Looking:
     """The looks at one batch: how it began, how fast it goes."""
 
-    def __init__(self, batch_id: str, begun: BatchStatus, seams: Seams) -> None:
+    def __init__(self, batch_id: str, begun: BatchStatus, seams: Seams, *, working: bool) -> None:
         self.batch_id, self.seams = batch_id, seams
         self._begun_ended = _ended(begun)
+        self._resumed = working and begun.tally.attempts > 0
         self._meter = Meter(seams.clock.now_s(), self._begun_ended)
 
     async def look(self, running: RunningWorkers | None, stopping: str = "") -> BatchStatus:
@@ -107,7 +108,7 @@ class _Looking:
         timing = Timing(
             wall_s=self._meter.elapsed_s(self.seams.clock.now_s()),
             rows_ended=_ended(status) - self._begun_ended,
-            resumed=self._begun_ended > 0,
+            resumed=self._resumed,
         )
         return Driven(status=status, timing=timing, interrupted=interrupted, failure=failure)
 
@@ -180,4 +181,5 @@ async def _wait_any(awaitables: list[Awaitable[None]]) -> None:
 
 
 def _ended(status: BatchStatus) -> int:
-    return status.total - status.counts.open
+    """Rows that ended by an answer or a failure of their own; those that were closed unsent are no sign of speed."""
+    return status.counts.succeeded + status.counts.failed

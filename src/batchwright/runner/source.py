@@ -90,8 +90,11 @@ class Source:
         self.format = format or format_of(name, head)
         if self.format == "jsonl":
             refuse_one_document(name, head)
-            RowDecoder(options)
+            decoder = RowDecoder(options)
             self.columns = fields_of_first(head) if options.prompt else ()
+            if self.columns and not skip_invalid:
+                # A template that does not fit the first row fits none: said once, not once a row.
+                decoder.find_templates(self.columns)
         else:
             with opened(found) as file:
                 self.columns = self._open_table(file).columns
