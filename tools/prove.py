@@ -10,8 +10,8 @@ all requests: 429 without a wait, 500, and a connection dropped after the reques
     kills     `kill -9` ten times on the way, each time followed by the same command
     outage    on the way it refuses connections for a minute, then it answers only 503 for another
 
-Each form must end with exit code 0 and one line for each row, in order, `ok`, with the row's own word. Prints a line for
-each form; exits 1 if any of them does not hold.
+Each form must end with exit code 0 and one line for each row, in order, `ok`, with the row's own word. Prints a line
+for each form; exits 1 if any of them does not hold.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from support.command_line import CommandLine, Ended, Started  # noqa: E402
-from support.vendor_process import VendorProcess  # noqa: E402
+from support.command_line import CommandLine, Ended, Started
+from support.vendor_process import VendorProcess
 
 FORMS = ("plain", "kills", "outage")
 FAULTS_PERCENT = 5.0

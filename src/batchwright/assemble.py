@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from batchwright.core.batch_spec import Destination
-from batchwright.core.errors import StoreError
+from batchwright.core.errors import BatchwrightError
 from batchwright.core.rows import SourceRow
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.batches import StoreBatches
@@ -226,7 +226,7 @@ async def _sweep(machine: Machine, say: Callable[[str], None]) -> None:
         await machine.clock.sleep(SWEEP_EVERY_S)
         try:
             await machine.writer.do(lambda: machine.sweeper.sweep(machine.clock.now_ms()))
-        except StoreError as error:
+        except BatchwrightError as error:
             say(f"The sweeper's pass failed; the next is in {SWEEP_EVERY_S:g} s: {error}")
 
 

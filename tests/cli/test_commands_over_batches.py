@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -218,3 +219,16 @@ def test_usage_is_summed_by_what_was_asked(used: Machine, invoke: Invoke) -> Non
     assert len(invoke("usage", "--since", "2026-03-02").stdout.splitlines()) == 2
     wrong = invoke("usage", "--by", "modle")
     assert (wrong.exit_code, wrong.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("command", ["list", "status", "rows", "watch", "usage", "cancel @last", "work --until-idle"])
+def test_batches_that_are_there_need_no_key_of_a_default_vendor(
+    mixed: Machine, invoke: Invoke, tmp_path: Path, command: str
+) -> None:
+    vendor = 'vendor = "corp"\n[vendors.corp]\nbase_url = "https://corp.example/v1"\napi_key_env = "CORP_KEY"\n'
+    (tmp_path / "batchwright.toml").write_text(vendor)
+    asyncio.run(mixed.add("batch_cc00", None))
+    assert invoke(*command.split()).exit_code == 0
+    (tmp_path / "rows.jsonl").write_text('{"messages":[{"role":"user","content":"x"}]}\n')
+    refused = invoke("run", "rows.jsonl", "-o", "answers.jsonl")
+    assert (refused.exit_code, "CORP_KEY" in refused.stderr) == (2, True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +16,13 @@ from support.scripted_vendor import ScriptedVendor
 
 KEY = {"SOME_KEY": "sk-test"}
 PRICES = '[[price]]\npattern = "m"\ninput = "1000"\noutput = "1000"\n'
+LIMITED = """
+import resource, signal
+from batchwright.cli import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (3 << 20, 3 << 20))
+main()
+"""
 
 
 class Runs:
@@ -123,15 +129,9 @@ def test_a_full_disk_under_the_output(runs: Runs, small_disk: Path) -> None:
 def test_a_full_disk_under_the_output_of_a_user_who_is_not_root(runs: Runs) -> None:
     """As above by a limit on the size of files, which the state keeps within."""
     runs.write([f"[[big=20000]] {n}" for n in range(200)])
-    limit = 3 << 20
-
-    def limited() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
     assert runs().code == 0
     (runs.command.folder / "out.jsonl").unlink()
-    ended = runs.command.start("export", "-o", "out.jsonl", before=limited).end()
+    ended = runs.command.start("export", "-o", "out.jsonl", program=("-c", LIMITED)).end()
     assert (ended.code, (runs.command.folder / "out.jsonl").exists()) == (1, False), ended.err
     assert "out.jsonl" in ended.err
     assert not list(runs.command.folder.glob(".*.part"))
@@ -156,7 +156,7 @@ def test_ctrl_c_once_finishes_what_is_in_flight(runs: Runs) -> None:
     runs.vendor.set(hold=True)
     runs.write([f"w{n}" for n in range(40)])
     started = runs.start("-c", "4")
-    runs.vendor.wait_for(lambda vendor: vendor.in_flight == 4, 60)
+    started.until(runs.vendor, lambda vendor: vendor.in_flight == 4)
     started.interrupt()
     started.wait_for("stopping")
     runs.vendor.release()
@@ -175,7 +175,7 @@ def test_ctrl_c_once_finishes_what_is_in_flight(runs: Runs) -> None:
 def test_ctrl_c_twice_stops_now(runs: Runs) -> None:
     runs.write([f"[[hang times=1]] w{n}" for n in range(8)])
     started = runs.start("-c", "4")
-    runs.vendor.wait_for(lambda vendor: vendor.in_flight == 4, 60)
+    started.until(runs.vendor, lambda vendor: vendor.in_flight == 4)
     started.interrupt()
     started.wait_for("stopping")
     started.interrupt()
@@ -184,7 +184,7 @@ def test_ctrl_c_twice_stops_now(runs: Runs) -> None:
     assert "possible double payments: at most 4" in ended.err
     again = runs.start("-c", "4", "--json")
     # The four that hung are answered now, and the other four hang.
-    runs.vendor.wait_for(lambda vendor: (len(vendor.hits), vendor.in_flight) == (12, 4), 60)
+    again.until(runs.vendor, lambda vendor: (len(vendor.hits), vendor.in_flight) == (12, 4))
     again.interrupt()
     again.wait_for("stopping")
     again.interrupt()
@@ -199,7 +199,7 @@ def test_sigterm_is_as_ctrl_c(runs: Runs) -> None:
     runs.vendor.set(hold=True)
     runs.write([f"w{n}" for n in range(10)])
     started = runs.start("-c", "2")
-    runs.vendor.wait_for(lambda vendor: vendor.in_flight == 2, 60)
+    started.until(runs.vendor, lambda vendor: vendor.in_flight == 2)
     os.kill(started.process.pid, signal.SIGTERM)
     started.wait_for("stopping")
     runs.vendor.release()
@@ -233,7 +233,7 @@ def test_the_same_command_while_the_first_runs(runs: Runs) -> None:
     runs.vendor.set(hold=True)
     runs.write([f"w{n}" for n in range(6)])
     first = runs.start()
-    runs.vendor.wait_for(lambda vendor: vendor.in_flight == 6, 60)
+    first.until(runs.vendor, lambda vendor: vendor.in_flight == 6)
     second = runs.start("-o", "second.jsonl")
     second.wait_for(f"rocess {first.process.pid} is running this as batch_")
     runs.vendor.set(hold=False)
@@ -247,7 +247,7 @@ def test_the_same_command_when_the_first_dies(runs: Runs) -> None:
     runs.vendor.set(hold=True)
     runs.write([f"w{n}" for n in range(6)])
     first = runs.start()
-    runs.vendor.wait_for(lambda vendor: vendor.in_flight == 6, 60)
+    first.until(runs.vendor, lambda vendor: vendor.in_flight == 6)
     second = runs.start()
     second.wait_for("is running this as batch_")
     first.kill()
@@ -283,7 +283,7 @@ def test_a_key_that_is_not_set(runs: Runs) -> None:
     assert runs.vendor.hits == []
     runs.vendor.set(hold=True)
     started = runs.start(*with_key, "-c", "2", **KEY)
-    runs.vendor.wait_for(lambda vendor: vendor.in_flight == 2, 60)
+    started.until(runs.vendor, lambda vendor: vendor.in_flight == 2)
     started.kill()
     started.end()
     runs.vendor.set(hold=False)

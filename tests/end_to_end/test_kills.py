@@ -1,8 +1,8 @@
 """Real processes, killed with SIGKILL: at each named step of the way, and at moments nobody chose.
 
 After each kill the same command goes on, and at the end: one line for each row, in order, each with its own row's
-answer. What a kill costs is bounded by what was exposed at that moment: in flight, or answered since the last checkpoint
-that landed began. And the report owns up to at least as many possible double payments as there were.
+answer. What a kill costs is bounded by what was exposed at that moment: in flight, or answered since the last
+checkpoint that landed began. And the report owns up to at least as many possible double payments as there were.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def killed_at_random(folder: Path, seed: int) -> int:
             asked = len(vendor.hits)
             started = batch.start("-", *LAST_OUT)
             more = chance.randint(1, ROWS // RANDOM_KILLS)
-            vendor.wait_for(lambda vendor, until=asked + more: len(vendor.hits) >= until, 60)  # type: ignore[misc]
+            started.until(vendor, lambda vendor, until=asked + more: len(vendor.hits) >= until)  # type: ignore[misc]
             started.kill()
             batch.killed(started.end())
             kills += batch.unfinished()
@@ -194,12 +194,12 @@ def one_of_two_killed(folder: Path, *, second: bool) -> None:
         batch = Batch(folder, vendor)
         command = batch.command
         run = batch.start()
-        vendor.wait_for(lambda vendor: vendor.in_flight == IN_FLIGHT, 60)
+        run.until(vendor, lambda vendor: vendor.in_flight == IN_FLIGHT)
         if second:
             run.kill()
             batch.killed(run.end())
         workers = [command.start("work", "--progress", "none") for _ in range(1 + second)]
-        vendor.wait_for(lambda vendor: vendor.in_flight == 2 * IN_FLIGHT, 60)  # both are at it
+        workers[0].until(vendor, lambda vendor: vendor.in_flight == 2 * IN_FLIGHT)  # both are at it
         workers[0].kill()
         assert workers[0].end().code == -signal.SIGKILL
         assert batch.unfinished()

@@ -14,8 +14,10 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from email.utils import formatdate
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ import pytest
 
 import batchwright
 from batchwright import assemble, settings
-from batchwright.core.errors import BatchwrightError
+from batchwright.core.errors import WrongState
 from batchwright.vendors import openai as openai_vendor
 from support.command_line import CommandLine, Ended, Started, chat_row, content
 from support.scripted_vendor import ScriptedVendor
@@ -122,7 +124,12 @@ def a03_lines_that_are_json_but_no_row(case: Case) -> None:
 def a04_one_very_long_line(case: Case) -> None:
     """A row of 8 MB and an answer of 8 MB pass; one above the limit is a finding of its own; 413 is final."""
     size = 8_000_000
-    rows = [chat_row("a", "a"), chat_row("x" * size + " big", "big"), chat_row(f"[[big={size}]]", "back"), chat_row("c", "c")]
+    rows = [
+        chat_row("a", "a"),
+        chat_row("x" * size + " big", "big"),
+        chat_row(f"[[big={size}]]", "back"),
+        chat_row("c", "c"),
+    ]
     program = ("-m", "support.measured_command", "peak")
     assert case.run(rows, program=program).code == 0
     assert [len(content(line)) for line in case.command.lines()] == [1, 3, size, 1]
@@ -142,7 +149,10 @@ def a05_half_an_emoji(case: Case) -> None:
     """A pair becomes one character, a lone half costs its own row at most a replacement; all output is UTF-8."""
     rows = [
         json.dumps(chat_row("PH", "pair")).replace("PH", "glass \\ud83c\\udf78"),
-        *(json.dumps(chat_row("PH", f"half{n}")).replace("PH", half) for n, half in enumerate(["cut \\ud83d", "\\udf78 cut", "\\ud83d\\ud83d"])),
+        *(
+            json.dumps(chat_row("PH", f"half{n}")).replace("PH", half)
+            for n, half in enumerate(["cut \\ud83d", "\\udf78 cut", "\\ud83d\\ud83d"])
+        ),
         chat_row("[[body=surrogate]] answered", "answer"),
         chat_row("ok", "ok"),
     ]
@@ -172,7 +182,13 @@ def a06_repeated_custom_ids(case: Case) -> None:
 def a07_url_of_the_row(case: Case) -> None:
     """Harmless spellings are the same endpoint; another one is a finding; no row leads to another host."""
     with ScriptedVendor() as neighbour:
-        spellings = ["/v1/chat/completions", "/chat/completions", "v1/chat/completions/", "chat/completions", "/v1/chat/completions/"]
+        spellings = [
+            "/v1/chat/completions",
+            "/chat/completions",
+            "v1/chat/completions/",
+            "chat/completions",
+            "/v1/chat/completions/",
+        ]
         rows = [{**chat_row(f"say {n}", str(n)), "url": url} for n, url in enumerate(spellings)]
         others = ["/v1/embeddings", f"{neighbour.base_url}/chat/completions", "//elsewhere/v1/chat/completions"]
         ended = case.run(rows + [{**chat_row("x", f"other{n}"), "url": url} for n, url in enumerate(others)])
@@ -192,14 +208,20 @@ def a08_stream_in_a_row(case: Case) -> None:
     rows = [chat_row("a", "a", stream=False), chat_row("b", "b", stream=True), chat_row("c", "c", stream=None)]
     ended = case.run(rows)
     assert (ended.code, case.vendor.hits) == (2, [])
-    assert [text.split(":")[0].strip() for text in ended.err.splitlines() if text.strip().startswith("line ")] == ["line 2"]
+    assert [text.split(":")[0].strip() for text in ended.err.splitlines() if text.strip().startswith("line ")] == [
+        "line 2"
+    ]
     assert case.run([rows[0], rows[2]]).code == 0
     assert {json.loads(hit.body).get("stream") for hit in case.vendor.hits} <= {None, False}
 
 
 def a09_every_finding_at_once(case: Case) -> None:
     rows: list[Any] = [chat_row(f"say {n}", str(n)) for n in range(1, 10)]
-    rows[1], rows[4], rows[8] = '{"custom_id": "2", "method": ', chat_row("x", "1"), {**chat_row("x", "9"), "url": "/v1/embeddings"}
+    rows[1], rows[4], rows[8] = (
+        '{"custom_id": "2", "method": ',
+        chat_row("x", "1"),
+        {**chat_row("x", "9"), "url": "/v1/embeddings"},
+    )
     ended = case.run(rows)
     assert (ended.code, case.vendor.hits) == (2, [])
     found = [text for text in ended.err.splitlines() if text.strip().startswith("line ")]
@@ -216,7 +238,12 @@ def a09_every_finding_at_once(case: Case) -> None:
 
 def a10_one_bad_row(case: Case) -> None:
     """A row that is refused, and one with an answer nobody can read, cost nobody else anything."""
-    bad = {57: "[[status=400 code=context_length_exceeded]]", 120: "[[body=html]]", 150: "[[body=cut]]", 160: "[[body=array]]"}
+    bad = {
+        57: "[[status=400 code=context_length_exceeded]]",
+        120: "[[body=html]]",
+        150: "[[body=cut]]",
+        160: "[[body=array]]",
+    }
     rows = [chat_row(bad.get(n, "ok"), f"r{n}") for n in range(200)]
     ended = case.run(rows, "--max-attempts", "2")
     assert ended.code == 3
@@ -232,7 +259,9 @@ def a11_memory_does_not_grow_with_the_file(case: Case) -> None:
     peaks = []
     for rows in (1_500, 15_000):
         line = b'{"prompt": "' + b"word " * 800 + b'"}\n'
-        ended = case.run(line * rows, "-m", "m", name=f"rows{rows}.jsonl", program=("-m", "support.measured_command", "peak"))
+        ended = case.run(
+            line * rows, "-m", "m", name=f"rows{rows}.jsonl", program=("-m", "support.measured_command", "peak")
+        )
         assert (ended.code, ended.report["ok"]) == (0, rows)
         peaks.append(float((case.command.folder / "peak").read_text()))
     assert peaks[1] < 1.5 * peaks[0], peaks
@@ -311,11 +340,18 @@ def a14_a_429_that_never_clears(case: Case) -> None:
 
 def a14_a_key_that_is_refused(case: Case) -> None:
     """The same for a key: the lane pauses, no row fails, and the message names the cause."""
-    ended = case.run([chat_row('[[status=401 code=invalid_api_key message="No such key." times=1]]' + f" w{n}", str(n)) for n in range(60)], "-c", "4")
+    ended = case.run(
+        [
+            chat_row('[[status=401 code=invalid_api_key message="No such key." times=1]]' + f" w{n}", str(n))
+            for n in range(60)
+        ],
+        "-c",
+        "4",
+    )
     assert (ended.code, ended.report["failed"]) == (5, 0)
     assert len(case.vendor.hits) <= 4
     assert "No such key." in ended.err
-    codes = []
+    codes: list[int] = []
     while (code := case.run(None, "-c", "4").code) == 5 and len(codes) < 20:
         codes.append(code)
     assert code == 0, "each run asks a few new rows, which are refused once each"
@@ -345,7 +381,9 @@ def a16_a_retry_mixes_nothing_up(case: Case) -> None:
     chance = random.Random(16)
     rows = []
     for n in range(400):
-        fault = chance.choice(["status=503 times=1", "status=429 times=2", "status=500 times=2", "drop=after times=1", ""])
+        fault = chance.choice(
+            ["status=503 times=1", "status=429 times=2", "status=500 times=2", "drop=after times=1", ""]
+        )
         rows.append(chat_row(f"[[{fault} sleep={chance.random() / 5:.3f}]] echo {n}", str(n)))
     rows[2], rows[7] = (chat_row(f"[[status=400 times=1]] echo {n}", str(n)) for n in (2, 7))
     assert case.run(rows, "--max-attempts", "8").code == 3
@@ -358,7 +396,9 @@ def a16_a_retry_mixes_nothing_up(case: Case) -> None:
     after = case.command.lines()
     assert [content(line) for line in after] == [str(n) for n in range(400)]
     assert [after[n]["attempts"] for n in (2, 7)] == [2, 2]
-    assert [line for n, line in enumerate(after) if n not in {2, 7}] == [line for n, line in enumerate(before) if n not in {2, 7}]
+    assert [line for n, line in enumerate(after) if n not in {2, 7}] == [
+        line for n, line in enumerate(before) if n not in {2, 7}
+    ]
 
 
 def a17_all_rows_failed(case: Case) -> None:
@@ -395,14 +435,16 @@ def a18_time_ran_out(case: Case) -> None:
     asked = len(case.vendor.hits)
     assert case.verb("retry", "@last", "-o", "out.jsonl", "--progress", "none").code == 0
     assert len(case.vendor.hits) - asked == 4
-    assert [content(line) for line in case.command.lines()] == [f"late{n}" if n in SLOW else f"ok{n}" for n in range(10)]
+    assert [content(line) for line in case.command.lines()] == [
+        f"late{n}" if n in SLOW else f"ok{n}" for n in range(10)
+    ]
 
 
 def a18_while_nobody_was_there(case: Case) -> None:
     """A deadline that passed while everything was down counts, and what was answered before is kept."""
     rows = [chat_row(f"[[hold]] {n}" if n in SLOW else f"ok{n}", f"r{n}") for n in range(10)]
     started = case.start(rows, "--deadline", "6s")
-    case.vendor.wait_for(lambda vendor: len(vendor.hits) == 10 and vendor.in_flight == 4, 60)
+    started.until(case.vendor, lambda vendor: len(vendor.hits) == 10 and vendor.in_flight == 4)
     while json.loads(case.verb("status", "--json").out)["ok"] < 6:
         pass
     started.kill()
@@ -432,14 +474,12 @@ async def _cancelled(case: Case, chance: random.Random) -> None:
     flags = {"home": str(home), "base_url": case.vendor.base_url, "api_key_env": "", "progress": "none"}
     running = asyncio.create_task(batchwright.run_async(rows, **flags, concurrency=10))  # type: ignore[arg-type]
     async with assemble.open_batches(settings.load(flags)) as batches:
-        while not (found := await batches.find(limit=1)):
+        while not (found := await batches.find(limit=1)):  # noqa: ASYNC110 - it is asked, it tells nobody
             await asyncio.sleep(0.01)
         await asyncio.sleep(chance.uniform(0.0, 3.0))
-        try:
+        with suppress(WrongState):  # it has ended before
             await batches.cancel(found[0].batch_id)
             await batches.cancel(found[0].batch_id)
-        except BatchwrightError as error:
-            assert "has ended" in str(error)
     results = list(await running)
     assert [result.index for result in results] == list(range(25))
     asked = Counter(text for text in case.vendor.texts() if text.endswith(str(number)))
@@ -452,7 +492,7 @@ def a19_cancelled_beyond_the_grace(case: Case) -> None:
     """Rows still out when the grace is over are cancelled, and marked as sent; the others are not."""
     rows = [chat_row(f"fast {n}", f"f{n}") for n in range(5)] + [chat_row(f"[[hold]] {n}", f"s{n}") for n in range(20)]
     started = case.start(rows, "-c", "10", BATCHWRIGHT_GRACE="0.3s")
-    case.vendor.wait_for(lambda vendor: vendor.in_flight == 10, 60)
+    started.until(case.vendor, lambda vendor: vendor.in_flight == 10)
     assert case.verb("cancel", "@last").code == 0
     ended = started.end()
     assert (ended.code, ended.report["ok"], ended.report["cancelled"]) == (4, 5, 20)
@@ -487,21 +527,31 @@ def a20_counters(case: Case) -> None:
     assert ended.code == 3
     assert (ended.report["ok"], ended.report["failed"]) == (35, 5)
     assert sorted(seen) == seen
-    assert all(one[1] <= two[1] for one, two in zip(seen, seen[1:], strict=False))
+    assert all(one[1] <= two[1] for one, two in pairwise(seen))
     assert len(set(seen)) > 3, "it was looked at while it ran"
     assert sum(not line["ok"] for line in case.command.lines()) == 5
 
 
 def a21_which_field_says_that_a_row_failed(case: Case) -> None:
     """OpenAI's lines as OpenAI writes them: refused by the vendor, never answered, expired."""
-    rows = [chat_row("good", "good"), chat_row("[[status=400 code=invalid_prompt param=messages]]", "refused"), chat_row("[[hang]]", "timeout"), chat_row("[[status=429 ra=60]]", "expired")]
+    rows = [
+        chat_row("good", "good"),
+        chat_row("[[status=400 code=invalid_prompt param=messages]]", "refused"),
+        chat_row("[[hang]]", "timeout"),
+        chat_row("[[status=429 ra=60]]", "expired"),
+    ]
     ended = case.run(rows, "--format", "openai", "--timeout", "1s", "--max-attempts", "1", "--deadline", "5s")
     assert ended.code == 4
     good, refused, late, expired = case.command.lines()
     assert (good["response"]["status_code"], good["error"]) == (200, None)
     assert good["response"]["body"]["choices"][0]["message"]["content"] == "good"
     assert (refused["response"]["status_code"], refused["error"]) == (400, None)
-    assert refused["response"]["body"]["error"] == {"message": "scripted failure", "type": "scripted_error", "param": "messages", "code": "invalid_prompt"}
+    assert refused["response"]["body"]["error"] == {
+        "message": "scripted failure",
+        "type": "scripted_error",
+        "param": "messages",
+        "code": "invalid_prompt",
+    }
     assert late["response"] is None
     assert late["error"]["code"]
     assert late["error"]["message"]
@@ -544,7 +594,9 @@ def a22_a_200_without_an_answer(case: Case) -> None:
 def a23_order_and_keys(case: Case) -> None:
     """Answers that come in any order are filed by the row; lines stand in the input's order, also without ids."""
     chance = random.Random(23)
-    rows = [chat_row(f"[[sleep={chance.random() / 3:.3f}]] word{n}", None if n % 7 == 0 else f"id{n}") for n in range(1000)]
+    rows = [
+        chat_row(f"[[sleep={chance.random() / 3:.3f}]] word{n}", None if n % 7 == 0 else f"id{n}") for n in range(1000)
+    ]
     assert case.run(rows).code == 0
     came = [hit.text for hit in case.vendor.hits]
     assert came != texts_of(rows), "the vendor was asked in the input's order, so this shows nothing"
@@ -558,7 +610,7 @@ def a24_rows_with_the_same_text(case: Case) -> None:
     case.vendor.set(hold=True)
     rows = [chat_row("Toss a coin.", f"s{n}", temperature=1.0) for n in range(6)]
     started = case.start(rows, "-c", "3", "--progress", "plain")
-    case.vendor.wait_for(lambda vendor: vendor.in_flight == 3, 60)
+    started.until(case.vendor, lambda vendor: vendor.in_flight == 3)
     started.interrupt()
     started.wait_for("stopping: waiting for what is in flight")
     case.vendor.release()
@@ -580,7 +632,7 @@ def a25_a_torn_file(case: Case) -> None:
         command = case.command = CommandLine(case.command.folder / name)
         begun = len(case.vendor.hits)
         started = case.start(rows, "-c", "16")
-        case.vendor.wait_for(lambda vendor, until=begun + 150: len(vendor.hits) >= until, 60)  # type: ignore[misc]
+        started.until(case.vendor, lambda vendor, until=begun + 150: len(vendor.hits) >= until)  # type: ignore[misc]
         started.kill()
         started.end()
         journal = command.state / "batchwright.sqlite-wal"
@@ -601,7 +653,7 @@ def a25_a_torn_file(case: Case) -> None:
 def a26_a_price_that_is_not_known(case: Case) -> None:
     """Pricing changes no row's outcome; what is not known is null and counted, a known zero is 0."""
     (case.command.folder / "prices.toml").write_text(
-        '[[price]]\npattern = "m-small"\ninput = "1"\noutput = "2"\n\n[[price]]\npattern = "m-free"\nzero_rated = true\n'
+        '[[price]]\npattern = "m-small"\ninput = "1"\noutput = "2"\n[[price]]\npattern = "m-free"\nzero_rated = true\n'
     )
     rows = [
         chat_row("a", "a", model="m-small"),
@@ -652,7 +704,7 @@ def test_report(begun: Together, name: str) -> None:
 
 def test_a10_a_fault_of_our_own(tmp_path: Path, vendor: ScriptedVendor, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception in our code over one odd answer ends that row alone, and says that it is ours."""
-    classify = openai_vendor.classify
+    classify = vars(openai_vendor)["classify"]
 
     def raising(*arguments: Any, **named: Any) -> Any:
         answer = classify(*arguments, **named)
@@ -663,7 +715,7 @@ def test_a10_a_fault_of_our_own(tmp_path: Path, vendor: ScriptedVendor, monkeypa
     monkeypatch.setattr(openai_vendor, "classify", raising)
     rows = [chat_row(f"word{n}")["body"] for n in range(30)]
     results = list(
-        batchwright.run(rows, base_url=vendor.base_url, api_key_env="", home=tmp_path / "state", progress="none")  # type: ignore[arg-type]
+        batchwright.run(rows, base_url=vendor.base_url, api_key_env="", home=tmp_path / "state", progress="none")
     )
     assert [result.index for result in results if not result.ok] == [7]
     assert results[7].error is not None

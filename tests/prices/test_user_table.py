@@ -156,3 +156,12 @@ def test_a_foreign_rate_is_converted_exactly(
     price = table_of(tmp_path_factory.mktemp("prices"), text).find("v", "m")
     assert price is not None
     assert price.input_rate * 10**12 == int(str(rate).replace(".", "")) * int(str(usd).replace(".", "")) * 10**12
+
+
+def test_rates_that_are_all_zero_are_a_stated_zero(tmp_path: Path) -> None:
+    table = table_of(tmp_path, entry("a", "free", "0") + entry("a", "nearly", "0", 'request = "0.001"'))
+    free, nearly = table.find("a", "free"), table.find("a", "nearly")
+    assert free is not None
+    assert free.zero_rated
+    assert nearly is not None
+    assert not nearly.zero_rated

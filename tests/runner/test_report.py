@@ -124,6 +124,11 @@ def test_doubt_orphans_and_soft_cap_are_told() -> None:
     assert "9 requests, 4 retries" in text
 
 
+def test_orphan_money_is_told_also_where_its_answers_were_not_counted() -> None:
+    tally = Tally(orphan_picousd=picousd_from_usd("0.25"), attempts=1)
+    assert "$0.25 for answers that came after" in report_text(report_of([view_of(0, ok())], tally))
+
+
 def test_simulated_says_so_in_the_first_line_and_below() -> None:
     spec = spec_of(destinations=(Destination(vendor="simulated", base_url="", protocol="simulated"),))
     report = report_of([view_of(0, ok())], spec=spec)

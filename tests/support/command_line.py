@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.scripted_vendor import ScriptedVendor
+
 PATIENCE_S = 120.0
 """A command that has not ended by then hangs."""
 
@@ -68,6 +70,19 @@ class Started:
             if not arrived or text not in self._texts["err"]:
                 raise AssertionError(f"it never said {text!r}, but: {self._texts['err']}")
 
+    def until(self, vendor: ScriptedVendor, condition: Callable[[ScriptedVendor], bool]) -> None:
+        """Until this holds of what the vendor has seen. Fails at once when the command ends before."""
+        for _ in range(int(PATIENCE_S)):
+            try:
+                vendor.wait_for(condition, 1.0)
+            except TimeoutError:
+                if self.process.poll() is not None:
+                    break
+            else:
+                return
+        said = self._texts["err"]
+        raise AssertionError(f"after {len(vendor.hits)} requests, code {self.process.poll()}; it said: {said}")
+
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
@@ -113,7 +128,6 @@ class CommandLine:
         self,
         *arguments: str,
         program: Sequence[str] | None = None,
-        before: Callable[[], None] | None = None,
         **variables: str,
     ) -> Started:
         process = subprocess.Popen(
@@ -123,7 +137,6 @@ class CommandLine:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            preexec_fn=before,
         )
         return Started(process)
 

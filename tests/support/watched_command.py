@@ -25,7 +25,7 @@ from batchwright import assemble
 from batchwright.engine import intake
 from batchwright.engine.sender import Sender
 from batchwright.engine.worker import WorkerParts
-from batchwright.runner import destination_file, export
+from batchwright.runner import export
 from batchwright.store import rounds
 from batchwright.vendors.openai import OpenAIVendor
 
@@ -128,7 +128,7 @@ class _WatchedStore:
 
 def _lay_around(watch: _Watch) -> None:
     places: Any = assemble
-    open_store = assemble.open_store
+    open_store = places.open_store
     places.WorkerParts = partial(WorkerParts, step=watch.step)
     places.open_store = lambda path: _WatchedStore(open_store(path), watch)
 
@@ -150,13 +150,13 @@ def _lay_around(watch: _Watch) -> None:
     parts: Any = (Sender, OpenAIVendor)
     parts[0]._book, parts[1].send = booked, sent
     watch.around(export, "_commit", "writing")
-    watch.around(destination_file.os, "replace", "rename")
+    watch.around(os, "replace", "rename")
     watch.around(rounds, "_step", "reopening step")
     _watch_commits(watch)
 
 
 def _watch_commits(watch: _Watch) -> None:
-    """"commit": all statements of a transaction were executed, and it is not committed."""
+    """ "commit": all statements of a transaction were executed, and it is not committed."""
     from sqlalchemy import Engine, event
 
     event.listen(Engine, "commit", lambda connection: watch.reach("commit"))

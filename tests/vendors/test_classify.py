@@ -476,7 +476,11 @@ LIMIT_HEADERS = {
 
 def test_limits_of_a_success_are_read_when_sampled() -> None:
     limits = Limits(
-        requests_per_minute=600, tokens_per_minute=90000, remaining_requests=599, remaining_tokens=80000, reset_requests_s=0.1
+        requests_per_minute=600,
+        tokens_per_minute=90000,
+        remaining_requests=599,
+        remaining_tokens=80000,
+        reset_requests_s=0.1,
     )
     assert read(chat(), headers=LIMIT_HEADERS, sample=True).limits == limits
     assert read(chat(), headers=LIMIT_HEADERS).limits is None

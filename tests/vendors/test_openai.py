@@ -79,3 +79,39 @@ def test_one_target_an_endpoint() -> None:
         return client.urls
 
     assert asyncio.run(run()) == ["http://x/v1/chat/completions", "http://x/v1/embeddings"]
+
+
+class RefusingClient(FaultyClient):
+    """Every request is refused with a body that repeats the key."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__()
+        self.body = body
+
+    def send(self, body: bytes, on_end: Callable[[HttpEnd], None]) -> HttpFlight:
+        asyncio.get_running_loop().call_soon(on_end, HttpReply(401, b"HTTP/1.1 401 No", self.body))
+        return self
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [("sk-very-secret-1", "no such key: [key]"), ("none", "no such key: none")],
+)
+def test_a_key_that_the_vendor_repeats_goes_no_further(key: str, message: str) -> None:
+    async def run() -> Answer:
+        body = b'{"error":{"message":"no such key: %b","code":"invalid_api_key","param":"%b"}}' % ((key.encode(),) * 2)
+        vendor = OpenAIVendor(
+            RefusingClient(body),
+            base_url="http://x/v1",
+            key=key,
+            profile=build_profile("general"),
+            clock=LoopClock(),
+            agent="t",
+        )
+        ended: asyncio.Queue[Answer] = asyncio.Queue()
+        vendor.send("/chat/completions", b"{}", ended.put_nowait)
+        return await ended.get()
+
+    answer = asyncio.run(run())
+    assert (answer.kind, answer.message) == (FailureKind.AUTH, message)
+    assert (key in repr(answer)) is (key == "none"), "neither message, code, param nor body holds a real key"

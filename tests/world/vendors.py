@@ -18,7 +18,8 @@ from world.coverage import Fault
 from world.mirrors import Send
 
 if TYPE_CHECKING:
-    from world.world import Process, World
+    from world.processes import Process
+    from world.world import World
 
 INPUT_PICOUSD = 1_000
 OUTPUT_PICOUSD = 5_000

@@ -230,12 +230,13 @@ def json_option(help_text: str) -> Callable[[F], F]:
     return click.option("--json", "as_json", is_flag=True, help=f"{help_text} [default: off]")
 
 
-def load_settings(options: Mapping[str, Any]) -> Settings:
-    """The settings under these options; options that are no settings are left alone."""
+def load_settings(options: Mapping[str, Any], *, sends_rows: bool = False) -> Settings:
+    """The settings under these options; options that are no settings are left alone. `sends_rows`: new rows need an
+    endpoint to go to, which batches that are there have stored."""
     from batchwright.settings import load
 
     flags = {name: options[name] for name in SETTING_OPTIONS if options.get(name) is not None}
-    return load(flags, simulate=bool(options.get("simulate")))
+    return load(flags, simulate=bool(options.get("simulate")), sends_rows=sends_rows)
 
 
 def pace_of(settings: Settings) -> Pace:

@@ -94,7 +94,7 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
 
     check_source(source)
     output, failed = output_paths(given.get("output"), given.get("failed"))
-    settings = options.load_settings({**given, "max_attempts": _attempts(given)})
+    settings = options.load_settings({**given, "max_attempts": _attempts(given)}, sends_rows=True)
     request = settings.to_request(
         source,
         output=output,

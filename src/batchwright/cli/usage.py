@@ -32,7 +32,7 @@ GROUPS = ("day", "vendor", "model", "account")
 def usage_command(groups: str, since: Any, as_json: bool) -> None:
     """Sum up tokens and cost by day, vendor and model.
 
-    Over all batches of this machine, deleted ones too. A cost with + (JSON: complete false) lacks answers that have
+    Over all batches of this machine. A cost with + (JSON: complete false) lacks answers that have
     no price or no usage. In a pipe: tab-separated lines without headings.
 
     \b

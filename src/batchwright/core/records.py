@@ -46,7 +46,7 @@ class Record(msgspec.Struct, array_like=True, gc=False):
     request_id: str = ""
     vendor: str = ""
     price_id: str = ""
-    """Which price was used (`core.money.Price.price_id`); empty where none was known."""
+    """Which price was used (`core.pricing.Price.price_id`); empty where none was known."""
     prompt_tokens: int = UNKNOWN
     completion_tokens: int = UNKNOWN
     cached_tokens: int = UNKNOWN
@@ -150,7 +150,7 @@ class InputRow(msgspec.Struct, array_like=True, gc=False):
 
 
 class SegmentInput(msgspec.Struct, array_like=True, gc=False):
-    """A segment's input blob, decoded: `lanes` are lane keys (`core.lane_key`), `rows` in row order."""
+    """A segment's input blob, decoded: `lanes` are texts of `core.batch_spec.LaneKey`, `rows` in row order."""
 
     lanes: list[str]
     rows: list[InputRow]

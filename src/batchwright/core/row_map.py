@@ -65,8 +65,6 @@ NEVER_SENDABLE = frozenset({KIND_BYTES[FailureKind.INVALID_ROW], KIND_BYTES[Fail
 """Refused at intake: what is stored of such a row is the line as it came, which is no request. No round reopens it."""
 RETRIED_BYTES = FAILURE_BYTES - NEVER_SENDABLE
 """What a retry without a selector reopens: every row without success that can be sent."""
-UNSENDABLE_BYTES = frozenset({KIND_BYTES[FailureKind.INVALID_ROW], KIND_BYTES[FailureKind.UNROUTABLE]})
-"""Refused at intake: such a row has no lane, and what is stored of it is no request. No round opens it again."""
 CLOSING_KINDS = frozenset({FailureKind.CANCELLED, FailureKind.EXPIRED, FailureKind.STOPPED})
 
 

@@ -243,6 +243,7 @@ class Closing:
                 await self._write_lane_pause(text, lane.paused_reason)
             if desk.blocked:
                 blocked.add(text)
+                self._sender.changed.update(dict.fromkeys(desk.unreserve()))
         if not blocked:
             return
         for segment in list(self._floor.segments.values()):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from batchwright.core.batch_spec import Destination, LaneKey
 from batchwright.core.lanes import Lane
 from batchwright.core.pricing import Price
-from batchwright.engine.open_segment import LaneQueue
+from batchwright.engine.open_segment import LaneQueue, OpenSegment
 from batchwright.engine.worker_settings import RESERVE_MIN, LaneLimits
 from batchwright.ports.vendor import Vendor
 
@@ -157,6 +157,18 @@ class LaneDesk:
                     break
                 if queue.pending:
                     lacking -= queue.segment.reserve(queue, lacking)
+
+    def unreserve(self) -> list[OpenSegment]:
+        """Puts the rows that are ready back: they keep a place that a row of another lane could use (a segment may
+        have few), and after a death they would be in doubt for nothing. Returns their segments."""
+        segments = []
+        for line in self.lines:
+            for queue, row in reversed(line.ready):
+                queue.segment.clear(row)
+                queue.pending.appendleft(row)
+                segments.append(queue.segment)
+            line.ready.clear()
+        return segments
 
     def unsent(self) -> int:
         return sum(line.unsent() for line in self.lines)

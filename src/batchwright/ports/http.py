@@ -3,11 +3,11 @@
 What every transport promises (tests/exams/test_transport.py):
 
 - It never sends a request twice by itself, whatever happened to the connection. No redirects.
-- `on_end` is called exactly once for each `post`, on the loop's thread, never from inside `post`; after `abort` it is
+- `on_end` is called exactly once for each `send`, on the loop's thread, never from inside `send`; after `abort` it is
   not called at all.
 - UNREACHABLE means that not one byte of the request left: refused, no such host, failed handshake, connect timeout.
   Every other fault may have been read by the vendor: NETWORK (dropped, reset, half-closed, broken framing), TIMEOUT
-  (first byte or total), TOO_LARGE (the answer passed `max_answer_bytes`).
+  (first byte or total), TOO_LARGE (the answer passed `MAX_ANSWER_BYTES`).
 - Waiting for a free connection does not count towards any timeout: the pool grows to what is asked of it.
 - Bodies may come chunked, with a length, or to the end of the connection; 1xx answers are skipped; leading blank
   lines in a body are part of the body.

@@ -371,8 +371,8 @@ class Store(Protocol):
         which only the last makes the round claimable (`reopening` until then; asked again after a crash it goes on).
 
         Clears cancel, expired and stopped flags, pauses and the gate; writes the base tally (counts of rows left
-        alone; cost, attempts and tokens so far). Rows refused at intake are never chosen: they cannot be sent. Raises WrongState unless settled (or reopening). No row chosen:
-        nothing changes and `rows` is 0.
+        alone; cost, attempts and tokens so far). Rows refused at intake are never chosen: they cannot be sent. Raises
+        WrongState unless settled (or reopening). No row chosen: nothing changes and `rows` is 0.
         """
 
     # reading -----------------------------------------------------------------------------------------------------

@@ -168,6 +168,7 @@ class _Entry:
             output_rate=rates["output"],
             cached_rate=rates.get("cached", rates["input"]),
             request_picousd=rates.get("request", 0),
+            zero_rated=not any(rates.values()),
         )
 
     def _picousd(self, field: str, usd: Decimal) -> int:

@@ -165,10 +165,11 @@ def _money_lines(report: Report) -> list[str]:
         names = [shown_text(name, 80) or "(none named)" for name in report.models_unpriced[:SHOWN_MODELS]]
         more = len(report.models_unpriced) - len(names)
         lines.append(f"no price for: {', '.join(names)}" + (f" and {more} more" if more else ""))
-    if tally.orphans:
+    if tally.orphans or tally.orphan_picousd:
+        answers = plural(tally.orphans, "answer") if tally.orphans else "answers"
         lines.append(
-            f"beside that: {money_text(tally.orphan_picousd)} for {plural(tally.orphans, 'answer')} that came after "
-            "another worker had taken the row over"
+            f"beside that: {money_text(tally.orphan_picousd)} for {answers} that came after another worker had taken "
+            "the row over"
         )
     cap = report.status.spec.max_cost_picousd
     if cap >= 0 and report.status.spec.soft_cap:

@@ -172,6 +172,7 @@ def load(
     flags: Mapping[str, object] | None = None,
     *,
     simulate: bool = False,
+    sends_rows: bool = True,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
     user_settings: Path | None = None,
@@ -179,7 +180,9 @@ def load(
     """Resolves every setting. `flags`: setting name to what was typed; None is not typed.
 
     The other arguments are where the rest is read from: the process's environment, the current folder and the
-    platform's user file unless given. Raises UsageError naming the place, the name and what was expected.
+    platform's user file unless given. Raises UsageError naming the place, the name and what was expected. With
+    `sends_rows` False (commands on batches that are there: each has its destinations stored) a vendor that was asked
+    for and cannot be had is no error; there are no destinations then, and `withheld` says why.
     """
     folder = folder if folder is not None else Path.cwd()
     variables = layers.read_variables(os.environ if environment is None else environment, folder)
@@ -193,7 +196,7 @@ def load(
         _refuse_other_endpoints(ordered[0])
         found = endpoints.Endpoints(destinations=endpoints.simulated())
     else:
-        found = endpoints.build(ordered, variables)
+        found = _endpoints(ordered, variables, sends_rows=sends_rows)
     values = {name: value for name in SETTINGS if (value := layers.lookup(ordered, name)) is not None}
     return _settings(values, found, (ordered, variables))
 
@@ -246,6 +249,15 @@ def _settings(
         sources={name: sourced.source for name, sourced in values.items()},
         variables=where[1],
     )
+
+
+def _endpoints(ordered: list[Layer], variables: Variables, *, sends_rows: bool) -> endpoints.Endpoints:
+    try:
+        return endpoints.build(ordered, variables)
+    except UsageError as error:
+        if sends_rows:
+            raise
+        return endpoints.Endpoints(destinations=(), withheld=(str(error),))
 
 
 def _refuse_other_endpoints(flag_layer: Layer) -> None:

@@ -76,7 +76,7 @@ _OPENED = select(func.count()).where(segment.c.batch_id == bindparam("batch_id")
 
 
 def reopen(connections: Connections, batch_id: str, chosen: frozenset[int], deadline_ms: int) -> Reopened:
-    chosen -= row_map.UNSENDABLE_BYTES
+    chosen -= row_map.NEVER_SENDABLE
     with connections.write() as connection:
         row = batches.get(connection, batch_id)
         if row.phase == "settled":

@@ -1,7 +1,8 @@
 """A vendor that speaks the OpenAI-shaped protocol over HTTP: base URL + endpoint, a bearer key, one answer a row.
 
 The path is the base URL's and the endpoint's, joined as they are: a version such as `/v1` is part of the base URL,
-since vendors differ in it. The key is in the targets' headers alone: no attribute, no repr, no message holds it.
+since vendors differ in it. The key is in the targets' headers alone: no attribute, no repr, no message holds it, not
+even that of a vendor which repeats the key it refuses.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from batchwright.vendors.classify import classify
 from batchwright.vendors.late_answer import LateAnswer, internal_answer
 from batchwright.vendors.profiles import Profile
 
+LEAST_KEY_CHARS = 8
+"""A shorter key is a placeholder ("none", "EMPTY"): no secret, and a word that answers may well hold."""
 LIMITS_SAMPLE = 32
 """Of this many answers one has its limit headers read: they change slowly, and reading them costs as much as the rest
 of an answer. The first ones are all read, since a low limit may be used up before the first sample; and so is one that
@@ -42,6 +45,7 @@ class OpenAIVendor:
         if key:
             headers["authorization"] = f"Bearer {key}"
         self._open_target = _target_opener(http, base_url, headers)
+        self._hide_key = _key_hider(key)
         self._targets: dict[str, HttpTarget] = {}
         self._profile = profile
         self._clock = clock
@@ -65,13 +69,30 @@ class OpenAIVendor:
         self._answers += 1
         sample = self._answers <= LIMITS_SAMPLE or self._answers % LIMITS_SAMPLE == 0
         try:
-            return classify(end, self._profile, endpoint=endpoint, now_ms=self._clock.now_ms(), sample=sample)
+            answer = classify(end, self._profile, endpoint=endpoint, now_ms=self._clock.now_ms(), sample=sample)
         except Exception as error:
             return internal_answer(error)
+        if answer.kind is not None:
+            self._hide_key(answer)
+        return answer
 
 
 def _target_opener(http: HttpClient, base_url: str, headers: dict[str, str]) -> Callable[[str], HttpTarget]:
     return lambda endpoint: http.target("POST", join_url(base_url, endpoint), headers)
+
+
+def _key_hider(key: str) -> Callable[[Answer], None]:
+    """What takes the key out of a refusal that repeats it: refusals are stored, shown and exported."""
+    plain = key.encode("latin-1", "replace")
+
+    def hide(answer: Answer) -> None:
+        if len(plain) >= LEAST_KEY_CHARS and plain in answer.body:
+            answer.body = answer.body.replace(plain, b"[key]")
+            answer.message = answer.message.replace(key, "[key]")
+            answer.code = answer.code.replace(key, "[key]")
+            answer.param = answer.param.replace(key, "[key]")
+
+    return hide
 
 
 def join_url(base_url: str, endpoint: str) -> str:

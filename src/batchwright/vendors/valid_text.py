@@ -9,14 +9,7 @@ from __future__ import annotations
 
 import re
 
-REPLACEMENT_ESCAPE = b"\\ufffd"
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
-"""One JSON escape: a surrogate pair, a lone surrogate (the group), or anything else. Escapes must be walked one after
-another, since `\\\\ud83d` (an escaped backslash before plain text) looks like a surrogate from the middle."""
+from batchwright.wire.json_text import BOM, mend_surrogates
 
 _CONTROL = re.compile(r" *[\x00-\x1f\x7f-\x9f\u2028\u2029][ \x00-\x1f]*")
 
@@ -24,20 +17,15 @@ _CONTROL = re.compile(r" *[\x00-\x1f\x7f-\x9f\u2028\u2029][ \x00-\x1f]*")
 def repair(body: bytes) -> bytes:
     """`body` itself if it can be kept as it is, else a copy with U+FFFD for what is no text; a byte-order mark goes."""
     if not body.isascii():
-        if body.startswith(BYTE_ORDER_MARK):
-            body = body[len(BYTE_ORDER_MARK) :]
+        body = body.removeprefix(BOM)
         try:
             body.decode()
         except UnicodeDecodeError:
             body = body.decode(errors="replace").encode()
     # One byte is looked for at memory speed, three are not: most answers have no escape, or only line breaks.
     if b"\\" in body and b"\\u" in body and (b"\\ud" in body or b"\\uD" in body):
-        body = _ESCAPE.sub(_replace_lone, body)
+        body = mend_surrogates(body)
     return body
-
-
-def _replace_lone(match: re.Match[bytes]) -> bytes:
-    return REPLACEMENT_ESCAPE if match.group(1) else match.group()
 
 
 def one_line(text: str, limit: int) -> str:

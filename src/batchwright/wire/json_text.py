@@ -16,6 +16,8 @@ BOM = b"\xef\xbb\xbf"
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
+"""One JSON escape: a surrogate pair, a lone surrogate (the group), or anything else. Escapes must be walked one after
+another, since `\\\\ud83d` (an escaped backslash before plain text) looks like a surrogate from the middle."""
 _SEPARATORS = (
     (b"\xe2\x80\xa8", rb"\u2028"),
     (b"\xe2\x80\xa9", rb"\u2029"),
