@@ -155,7 +155,7 @@ def row_bytes() -> str:
     return markdown(("byte", "name", "what it is"), rows)
 
 
-MOVES = (row_map.reserve, row_map.clear, row_map.finish, row_map.restore, row_map.fail_unsent, row_map.reopen)
+MOVES = (row_map.reserve, row_map.clear, row_map.finish, row_map.restore, row_map.reopen)
 
 
 def moves() -> str:

@@ -13,10 +13,11 @@ from datetime import date
 
 from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import BatchwrightError
+from batchwright.core.pricing import Price
 from batchwright.core.rows import SourceRow
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.batches import StoreBatches
-from batchwright.engine.bounds import with_worst_cases
+from batchwright.engine.bounds import lane_prices, with_worst_cases
 from batchwright.engine.floor import FindPrice
 from batchwright.engine.sweeper import SWEEP_EVERY_S, Sweeper, run_lock_name, worker_lock_name
 from batchwright.engine.worker import Worker, WorkerParts
@@ -109,7 +110,13 @@ async def open_batches(settings: Settings) -> AsyncIterator[Batches]:
 
 
 def _prices(settings: Settings, clock: SystemClock) -> FindPrice:
-    return open_prices(settings.price_table, today=date.fromisoformat(utc_day(clock.now_ms())))
+    pricer = open_prices(settings.price_table, today=date.fromisoformat(utc_day(clock.now_ms())))
+
+    def find(destination: Destination, model: str) -> Price | None:
+        name = destination.vendor if destination.protocol == "openai" else destination.protocol
+        return pricer.price(name, model, destination.base_url)
+
+    return find
 
 
 # ----------------------------------------------------------------------------------------------------------- workers
@@ -291,7 +298,8 @@ async def export(settings: Settings, batch_id: str, *, delivery: Delivery, displ
 def source_rows(settings: Settings, request: RunRequest) -> Iterator[Sequence[SourceRow]]:
     """The rows a run would send, checked and bounded; nothing is stored (`validate`, `run --dry-run`)."""
     with open_source(request.source, request.rows, skip_invalid=True) as source:
-        yield from with_worst_cases(source.chunks(), _prices(settings, SystemClock()))
+        price_of = lane_prices(_prices(settings, SystemClock()), settings.destinations)
+        yield from with_worst_cases(source.chunks(), price_of)
 
 
 async def work(settings: Settings, *, until_idle: bool, display: Display) -> int:

@@ -248,6 +248,20 @@ def test_a_lane_down_to_one_row_that_is_refused_again_and_again_waits_longer_eac
     assert drive.admit() == 0.0
 
 
+def test_a_lane_down_to_one_row_takes_the_vendor_at_its_word() -> None:
+    """Where the vendor says how long to wait, no longer wait of our own is laid on top, however often it says so."""
+    drive = Driver(start=1, ceiling=1)
+    for _ in range(12):
+        waited_s = 0.0
+        while (wait_s := drive.admit()) > 0.0:
+            waited_s += wait_s
+            drive.pass_s(wait_s)
+        assert waited_s < 3.0
+        sent_s = drive.now_s
+        drive.pass_s(0.1)
+        drive.end(LIMITED, sent_s=sent_s, wait_s=1.0, chance=1.0 - 1e-9)
+
+
 # --------------------------------------------------------------------------------------------------------------- pace
 
 
@@ -522,3 +536,14 @@ def test_what_remains_of_a_fixed_window_is_spread_until_its_reset() -> None:
     drive = Driver(start=200)
     drive.turn([OK], limits=Limits(requests_per_minute=6_000.0, remaining_requests=1_000.0, reset_requests_s=60.0))
     assert 1 <= drive.send_all() <= 2
+
+
+def test_a_lane_that_was_never_reached_says_so_from_the_first_failure_on() -> None:
+    drive = Driver()
+    assert drive.lane.waiting(drive.now_s) == ""
+    drive.turn([UNREACHABLE])
+    drive.pass_s(3.0)
+    sentence = "unreachable for 3.0 s, tried for 2 min at most: is the address right?"
+    assert drive.lane.waiting(drive.now_s) == sentence
+    drive.turn([OK])
+    assert drive.lane.waiting(drive.now_s) == ""

@@ -113,6 +113,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+def test_a_read_only_output_folder(runs: Runs, small_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    runs.write(["w0"])
+    ended = runs("-o", str(small_disk / "out.jsonl"))
+    assert (ended.code, runs.vendor.hits) == (2, []), ended.err
+    assert str(small_disk) in ended.err
+
+
 def test_a_full_disk_under_the_output(runs: Runs, small_disk: Path) -> None:
     """The batch has ended: nothing of it is lost, no half file stays, and the message says how to write it again."""
     runs.write([f"[[big=20000]] {n}" for n in range(40)])

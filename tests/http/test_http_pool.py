@@ -14,6 +14,7 @@ from batchwright.http import connection as connections
 from batchwright.http.answer import plain_reply
 from batchwright.http.connection import MAX_IDLE_S, idle_limit_s
 from batchwright.http.deadlines import overdue
+from batchwright.http.dial import Dialer
 from batchwright.http.own import OwnClient
 from batchwright.http.pool import MAX_OPENING
 from batchwright.http.sweep import Sweep
@@ -243,3 +244,18 @@ def test_gzip_in_several_members_and_gzip_that_is_content() -> None:
     assert reply(plain_reply(200, zipped, [packed[:9], packed[9:]])).body == b"one two"
     assert reply(plain_reply(200, b"HTTP/1.1 200 OK\r\ncontent-type: application/gzip", [packed])).body == packed
     assert reply(plain_reply(200, zipped, [b"{}"])).body == b"{}"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("File descriptor 9 is used by a transport"), OSError(101, "no route")])
+def test_whatever_a_dial_fails_with_ends_the_flight(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    async def refuse(_: Dialer) -> None:
+        raise error
+
+    monkeypatch.setattr(Dialer, "connect", refuse)
+
+    async def test(client: OwnClient) -> None:
+        ends = Ends()
+        client.target("POST", "http://127.0.0.1:9/v1", {}).send(BODY, ends)
+        assert fault(await ends.wait()).cause is FaultCause.UNREACHABLE
+
+    run(test)

@@ -23,7 +23,7 @@ SHIPPED = msgspec.json.decode(SHIPPED_FILE.read_bytes(), type=ShippedTable)
 
 
 def test_prices_are_found_by_a_vendors_name_and_by_its_host() -> None:
-    find = open_prices(None)
+    find = open_prices(None).price
     by_name = find("groq", "llama-3.3-70b-versatile")
     assert by_name is not None
     assert find("api.groq.com", "llama-3.3-70b-versatile") == by_name
@@ -33,7 +33,7 @@ def test_prices_are_found_by_a_vendors_name_and_by_its_host() -> None:
 
 
 def test_a_reseller_has_the_prices_of_whom_it_resells() -> None:
-    find = open_prices(None)
+    find = open_prices(None).price
     resold = find("my-team.openai.azure.com", "gpt-4o")
     assert resold is not None
     assert resold == find("openai", "gpt-4o")
@@ -41,7 +41,7 @@ def test_a_reseller_has_the_prices_of_whom_it_resells() -> None:
 
 @pytest.mark.parametrize("host", ["api.moonshot.cn", "api.moonshot.ai:443"])
 def test_a_pattern_may_leave_the_top_level_domain_open(host: str) -> None:
-    assert open_prices(None)(host, "kimi-k2-0905-preview") is not None
+    assert open_prices(None).price(host, "kimi-k2-0905-preview") is not None
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_a_pattern_may_leave_the_top_level_domain_open(host: str) -> None:
     ],
 )
 def test_what_is_not_known_is_none_and_never_free(vendor: str, model: str) -> None:
-    assert open_prices(None)(vendor, model) is None
+    assert open_prices(None).price(vendor, model) is None
 
 
 def test_the_local_model_costs_nothing_and_the_simulator_what_it_says() -> None:
-    find = open_prices(None)
+    find = open_prices(None).price
     local = find("local", "smollm2")
     assert local is not None
     assert local.zero_rated
@@ -81,7 +81,7 @@ def test_the_users_table_goes_before_everything(tmp_path: Path) -> None:
         '[[price]]\nvendor = "local"\npattern = "*"\ninput = "0.01"\noutput = "0.02"\n'
         '[[price]]\nvendor = "my-proxy"\npattern = "free-*"\nzero_rated = true\n'
     )
-    find = open_prices(table)
+    find = open_prices(table).price
     for vendor, model, rate in (("openai", "gpt-4o", "7"), ("local", "smollm2", "0.01"), ("my-proxy", "free-1", "0")):
         price = find(vendor, model)
         assert price is not None
@@ -94,8 +94,8 @@ def test_the_users_table_goes_before_everything(tmp_path: Path) -> None:
 def test_an_entry_counts_from_its_day_on(tmp_path: Path) -> None:
     table = tmp_path / "prices.toml"
     table.write_text('[[price]]\npattern = "m"\ninput = "1"\noutput = "1"\neffective = 2027-01-01\n')
-    assert open_prices(table, today=date(2026, 12, 31))("v", "m") is None
-    assert open_prices(table, today=date(2027, 1, 1))("v", "m") is not None
+    assert open_prices(table, today=date(2026, 12, 31)).price("v", "m") is None
+    assert open_prices(table, today=date(2027, 1, 1)).price("v", "m") is not None
 
 
 def test_known_free_and_unknown_prices_are_three_things(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_known_free_and_unknown_prices_are_three_things(tmp_path: Path) -> None:
         '[[price]]\npattern = "m-small"\ninput = "0.15"\noutput = "0.60"\n'
         '[[price]]\npattern = "m-free"\nzero_rated = true\n'
     )
-    find = open_prices(table)
+    find = open_prices(table).price
     known, unpriced, no_usage = 0, 0, 0
     for model, usage in (("m-small", (100, 10)), ("m-free", (100, 10)), ("m-new", (100, 10)), ("m-small", None)):
         price = find("vendor", model)
@@ -154,7 +154,7 @@ def reference(provider_id: str, model: str, usage: Usage) -> PriceCalculation | 
 @pytest.mark.parametrize("prompt", [1_000, 250_000])
 def test_costs_are_those_the_source_computes(prompt: int) -> None:
     """Every model of the table that has one price all day, by its own name."""
-    find = open_prices(None)
+    find = open_prices(None).price
     compared = 0
     usage = Usage(input_tokens=prompt, output_tokens=77, cache_read_tokens=300)
     for vendor in SHIPPED.vendors:
@@ -187,7 +187,7 @@ def test_nothing_is_read_before_the_first_price_is_asked_for() -> None:
         "read = []\n"
         "whole = pathlib.Path.read_bytes\n"
         "pathlib.Path.read_bytes = lambda path: (read.append(path.name), whole(path))[1]\n"
-        "find = open_prices(None)\n"
+        "find = open_prices(None).price\n"
         "find('local', 'x')\n"
         "before = list(read)\n"
         "find('openai', 'gpt-4o')\n"
@@ -196,3 +196,17 @@ def test_nothing_is_read_before_the_first_price_is_asked_for() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert json.loads(shown) == [[], ["shipped.json"], False]
+
+
+def test_a_shipped_price_goes_by_the_address_where_there_is_one() -> None:
+    prices = open_prices(None)
+    assert prices.price("openai", "gpt-4o", "http://localhost:8000/v1") is None
+    assert prices.price("work", "gpt-4o", "https://api.openai.com/v1") == prices.price("openai", "gpt-4o")
+
+
+def test_a_users_entry_goes_by_the_name_or_by_the_address(tmp_path: Path) -> None:
+    table = tmp_path / "prices.toml"
+    table.write_text('[[price]]\nvendor = "localhost:8000"\npattern = "*"\ninput = "1"\noutput = "2"\n')
+    prices = open_prices(table)
+    assert prices.price("house", "m", "http://localhost:8000/v1") is not None
+    assert prices.price("house", "m", "http://localhost:9000/v1") is None

@@ -14,9 +14,9 @@ from batchwright.core.money import picousd_from_usd
 from batchwright.core.records import InputRow, Record
 from batchwright.core.row_options import RowOptions
 from batchwright.runner.outcome import RunOutcome
-from batchwright.runner.request import RunRequest
-from batchwright.runner.run import run
-from batchwright.runner.seams import Snapshot
+from batchwright.runner.request import Delivery, RunRequest
+from batchwright.runner.run import look_on, run
+from batchwright.runner.seams import Seams, Snapshot
 from support.batch_samples import VENDOR
 from support.memory_batches import MemoryBatch, MemoryBatches
 from support.runner_parts import (
@@ -405,3 +405,25 @@ def test_pace_goes_to_the_workers_and_not_into_identity(machine: Machine) -> Non
     machine.run(replace(request, concurrency=9, output=machine.folder / "other.jsonl"))
     assert [pace.concurrency for pace in machine.workers.paces] == [7]
     assert len(machine.batches.batches) == 1
+
+
+def test_whoever_watches_a_batch_that_nobody_works_on_is_told(machine: Machine) -> None:
+    machine.stop_after_two(machine.write(5))
+    (batch_id,) = machine.batches.batches
+    said: list[list[str]] = []
+    for live in (False, True):
+        machine.only.live = live
+        display, interrupts = KeptDisplay(), HandInterrupts()
+        interrupts.press()
+        seams = Seams(
+            batches=machine.batches,
+            workers=machine.workers,
+            display=display,
+            clock=SteppedClock(),
+            locks=machine.locks,
+            interrupts=interrupts,
+        )
+        assert asyncio.run(look_on(batch_id, Delivery(nothing=True), seams)).exit_code == 130
+        said.append(display.said)
+    assert said[1] == [f"Watching {batch_id}."]
+    assert said[0][1:] == [f"Nobody works on it now. To go on with it: batchwright resume {batch_id}"]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from batchwright.core import row_map
 from batchwright.core.failures import KINDS, FailureKind, Flag
 from batchwright.wire.openai_lines import openai_line, request_line
-from batchwright.wire.result_reader import BadResultLine, read_result
 from batchwright.wire.results import infrai_line
+from support.result_reader import BadResultLine, read_result
 from support.views import reply_body, view_of
 
 

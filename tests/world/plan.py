@@ -112,6 +112,11 @@ class Plan:
     no_usage: float
     """Share of answers without usage."""
 
+    @property
+    def calm_s(self) -> float:
+        """So long after the trouble every batch must have ended: each row once a round, one after another, and more."""
+        return 1_200.0 + self.latency_s[1] * sum(batch.rows * (1 + batch.retries) for batch in self.batches)
+
 
 def make_plan(seed: int) -> Plan:
     chance = Random(seed)

@@ -68,10 +68,8 @@ def test_every_illegal_move_of_a_row_is_refused(byte: int) -> None:
         "succeed": (row_map.RESERVED, lambda rows: row_map.finish(rows, 0, OK), OK),
         "fail": (row_map.RESERVED, lambda rows: row_map.finish(rows, 0, FAILED), FAILED),
         "restore": (row_map.RESERVED, lambda rows: row_map.restore(rows, 0, OK), OK),
-        "fail unsent": (row_map.PENDING, lambda rows: row_map.fail_unsent(rows, 0, FAILED), FAILED),
         "finish without an end": (-1, lambda rows: row_map.finish(rows, 0, row_map.PENDING), -1),
         "restore a failure": (-1, lambda rows: row_map.restore(rows, 0, FAILED), -1),
-        "fail unsent as a success": (-1, lambda rows: row_map.fail_unsent(rows, 0, OK), -1),
     }
     for name, (legal_from, move, leads_to) in moves.items():
         rows = bytearray([byte])

@@ -10,7 +10,7 @@ from batchwright.core import row_map
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.errors import CallerError
 from batchwright.core.failures import FailureKind, Flag
-from batchwright.engine.bounds import with_worst_cases
+from batchwright.engine.bounds import lane_prices, with_worst_cases
 from batchwright.engine.intake import take_in
 from batchwright.engine.sweeper import run_lock_name
 from batchwright.ports.store import NewBatch
@@ -66,7 +66,12 @@ class User:
                 deadline_ms=now_ms + int(batch.deadline_s * 1000) if batch.deadline_s else 0,
                 owner=process.identity,
             )
-            take_in(process.store, new, with_worst_cases(batch.chunks(batch_id), find_price), clock=process.clock)
+            take_in(
+                process.store,
+                new,
+                with_worst_cases(batch.chunks(batch_id), lane_prices(find_price, batch.spec.destinations)),
+                clock=process.clock,
+            )
             return batch_id
 
         batch_id = await self._as_user(submit)

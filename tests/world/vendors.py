@@ -59,12 +59,12 @@ LASTING = frozenset({Fault.QUOTA_EXHAUSTED, Fault.AUTH})
 """Come as periods only: until somebody tops the account up, or mends the key."""
 
 
-def find_price(vendor: str, model: str) -> Price | None:
+def find_price(destination: Destination, model: str) -> Price | None:
     if model == UNPRICED:
         return None
     rates = (0, 0) if model == FREE else (INPUT_PICOUSD * 1_000_000, OUTPUT_PICOUSD * 1_000_000)
     return Price(
-        price_id=f"{vendor}/{model}",
+        price_id=f"{destination.vendor}/{model}",
         input_rate=rates[0],
         output_rate=rates[1],
         cached_rate=rates[0],

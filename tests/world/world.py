@@ -43,8 +43,6 @@ from world.vendors import House, HouseVendors, find_price
 from world.virtual_loop import VirtualLoop, WorldStuck
 
 T = TypeVar("T")
-CALM_LIMIT_S = 1_200.0
-"""So long after the trouble ends every batch must have ended."""
 TURNS_MAX = 1_500_000
 """Of the loop; a life that spins without time going on is broken too."""
 
@@ -328,11 +326,11 @@ class World:
         for task in background:
             task.add_done_callback(self._ended)
         try:
-            async with asyncio.timeout(plan.trouble_until_s + CALM_LIMIT_S):
+            async with asyncio.timeout(plan.trouble_until_s + plan.calm_s):
                 await self.user.janitor()
         except TimeoutError:
             states = {batch: mirror.state for batch, mirror in self.auditor.batches.items()}
-            raise Broken(Law.ENDS, f"{CALM_LIMIT_S:.0f} calm seconds were not enough: {states}") from None
+            raise Broken(Law.ENDS, f"{plan.calm_s:.0f} calm seconds were not enough: {states}") from None
         self.closing_down = True
         async with asyncio.timeout(600.0):
             while self.living:

@@ -255,6 +255,10 @@ class LaneTrouble:
             return f"outage: {self._outage_kind} for {_span(now_s - self._outage_since_s)}, {probe}"
         if self.floor_s > now_s:
             return f"rate limit: the vendor asks to wait, next row in {_span(self.floor_s - now_s)}"
+        if self._failing_since_s is not None and not self._reached:
+            # Said from the first failure on: whoever mistyped an address must not wait for two minutes to hear of it.
+            trying = f"{self._outage_kind} for {_span(now_s - self._failing_since_s)}"
+            return f"{trying}, tried for {_span(self._unreachable_patience_s)} at most: is the address right?"
         return ""
 
 

@@ -122,13 +122,6 @@ def restore(row_map: bytearray, row: int, previous: int) -> None:
     row_map[row] = previous
 
 
-def fail_unsent(row_map: bytearray, row: int, byte: int) -> None:
-    """PENDING -> a failure of a row that was never at a vendor (unroutable, internal). Raises IllegalMove otherwise."""
-    if row_map[row] != PENDING or byte not in FAILURE_BYTES:
-        raise IllegalMove(f"row {row}: fail_unsent from {name_of(row_map[row])} to byte {byte}")
-    row_map[row] = byte
-
-
 def reopen(row_map: bytes, chosen: frozenset[int]) -> tuple[bytes, bytes, int]:
     """A new round for every row whose byte is in `chosen` (ends only).
 

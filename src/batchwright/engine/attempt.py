@@ -79,7 +79,10 @@ class Attempts:
         context = segment.context
         cost_picousd, unpriced, no_usage = self._cost(desk, answer)
         if segment.lost:
+            self._count_usage(segment, desk, answer, (cost_picousd, unpriced, no_usage))
             segment.tally.cost_picousd += cost_picousd
+            if context.capped:
+                context.allowance_picousd += max(0, attempt.worst_picousd - cost_picousd)
             return
         row = attempt.row
         base = segment.base_record(row)
@@ -166,6 +169,8 @@ class Attempts:
             billed = answer.kind is None or answer.kind is FailureKind.ANSWER_TOO_LARGE
             free = desk.price is not None and desk.price.zero_rated
             return 0, 0, 1 if billed and not free else 0
+        if answer.prompt_tokens == UNKNOWN:
+            return 0, 0, 1  # the dearer half is missing: what it cost is not known
         if desk.price is None:
             return 0, 1, 0
         counts = (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens)
@@ -261,6 +266,8 @@ class Attempts:
         """RESERVED -> the record's byte; an earlier round's answer is never replaced by a failure."""
         row = record.row
         byte = record.byte
+        if segment.context.gate is not None:
+            self._ask_gate(segment, record)
         previous = segment.previous_map[row] if segment.previous_map is not None else 0
         if row_map.is_success(previous) and not row_map.is_success(byte):
             earlier = segment.previous_records[row]
@@ -286,9 +293,6 @@ class Attempts:
         segment.outcomes += 1
         counts = segment.tally.counts
         counts[byte] = counts.get(byte, 0) + 1
-        gate = segment.context.gate
-        if gate is not None:
-            self._ask_gate(segment, record)
 
     def _ask_gate(self, segment: OpenSegment, record: Record) -> None:
         context = segment.context

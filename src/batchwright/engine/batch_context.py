@@ -64,6 +64,11 @@ class BatchContext:
     def capped(self) -> bool:
         return self.spec.max_cost_picousd >= 0
 
+    @property
+    def waits_at_gate(self) -> bool:
+        """As many rows are out as the gate judges; the others wait for its verdict."""
+        return self.gate is not None and self.in_flight >= self.gate.allowed_in_flight(self.total)
+
     def reserve_bound(self, wanted: int) -> int:
         """While the gate has not been passed no more rows than it judges are reserved."""
         if self.gate is None:

@@ -12,7 +12,7 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.records import InputRow, Record, UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.core.worker_id import WorkerId
-from batchwright.engine.bounds import refuse_unbounded, with_worst_cases
+from batchwright.engine.bounds import lane_prices, refuse_unbounded, with_worst_cases
 from batchwright.engine.floor import FindPrice
 from batchwright.engine.intake import take_in
 from batchwright.engine.writer import Writer
@@ -57,9 +57,10 @@ class StoreBatches:
             owner=self._owner,
         )
         # In the writer's thread: reading, checking and cutting the input are one pass with writing it.
-        bounded = with_worst_cases(rows, self._find_price)
+        price_of = lane_prices(self._find_price, submit.spec.destinations)
+        bounded = with_worst_cases(rows, price_of)
         if submit.spec.max_cost_picousd >= 0 and not submit.spec.soft_cap:
-            bounded = refuse_unbounded(bounded, self._find_price)
+            bounded = refuse_unbounded(bounded, price_of)
         await self._writer.do(lambda: take_in(self._store, batch, bounded, clock=self._clock))
         return await self.status(submit.batch_id)
 

@@ -6,53 +6,59 @@ soft. A zero-rated price bounds every row at 0, which is no lack of a bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from batchwright.core.batch_spec import LaneKey
+from batchwright.core.batch_spec import Destination, LaneKey
 from batchwright.core.errors import Finding, InputRefused
 from batchwright.core.pricing import Price, worst_case
 from batchwright.core.rows import SourceRow
-from batchwright.engine.floor import FindPrice
+from batchwright.engine.floor import FindPrice, destination_of
 
 FINDINGS_MAX = 100
 
 
-def with_worst_cases(chunks: Iterable[Sequence[SourceRow]], find_price: FindPrice) -> Iterator[Sequence[SourceRow]]:
-    """Sets every sendable row's `worst_picousd`."""
+LanePrice = Callable[[str], Price | None]
+"""A lane key's text -> its price; None: not known."""
+
+
+def lane_prices(find_price: FindPrice, destinations: Sequence[Destination]) -> LanePrice:
+    """Looks each lane of a batch up once."""
     prices: dict[str, Price | None] = {}
+
+    def find(lane: str) -> Price | None:
+        if lane not in prices:
+            key = LaneKey.parse(lane)
+            prices[lane] = find_price(destination_of(key, destinations), key.model)
+        return prices[lane]
+
+    return find
+
+
+def with_worst_cases(chunks: Iterable[Sequence[SourceRow]], price_of: LanePrice) -> Iterator[Sequence[SourceRow]]:
+    """Sets every sendable row's `worst_picousd`."""
     for chunk in chunks:
         for source in chunk:
-            lane = source.lane
-            if not lane:
-                continue
-            if lane not in prices:
-                key = LaneKey.parse(lane)
-                prices[lane] = find_price(key.vendor, key.model)
-            price = prices[lane]
+            price = price_of(source.lane) if source.lane else None
             if price is not None:
                 row = source.row
                 row.worst_picousd = worst_case(price, len(row.body), row.output_tokens) or 0
         yield chunk
 
 
-def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], find_price: FindPrice) -> Iterator[Sequence[SourceRow]]:
+def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], price_of: LanePrice) -> Iterator[Sequence[SourceRow]]:
     """Raises InputRefused at the end of an input that has rows without a worst case: a cap could not hold for them."""
     findings: list[Finding] = []
     total = 0
-    free: dict[str, bool] = {}
     for chunk in chunks:
         for position, source in enumerate(chunk):
             if not source.lane or source.row.worst_picousd:
                 continue
-            if source.lane not in free:
-                key = LaneKey.parse(source.lane)
-                price = find_price(key.vendor, key.model)
-                free[source.lane] = price is not None and price.zero_rated
-            if free[source.lane]:
+            price = price_of(source.lane)
+            if price is not None and price.zero_rated:
                 continue
             total += 1
             if len(findings) < FINDINGS_MAX:
-                findings.append(_unbounded(source, position))
+                findings.append(_unbounded(source, position, priced=price is not None))
         if not total:
             yield chunk
     if total:
@@ -65,9 +71,11 @@ def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], find_price: FindPric
         )
 
 
-def _unbounded(source: SourceRow, position: int) -> Finding:
+def _unbounded(source: SourceRow, position: int, *, priced: bool) -> Finding:
     row = source.row
-    lacks = "no max_tokens" if not row.output_tokens else f"no known price for model {row.model!r}"
+    lacking = [] if row.output_tokens else ["no max_tokens"]
+    lacking += [] if priced else [f"no known price for model {row.model!r}"]
+    lacks = " and ".join(lacking)
     return Finding(
         line=row.line or position + 1, code="unbounded_cost", message=f"{lacks}: expected a bound under a cap"
     )

@@ -9,10 +9,12 @@ out is dropped: each such row has an attempt in doubt), the next checkpoint writ
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from batchwright.core.batch_state import Pause, PauseCause
+from batchwright.core.errors import WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.money import usd_text
 from batchwright.engine.batch_context import BatchContext
@@ -160,9 +162,10 @@ class Closing:
         self._begin_closing(context, kind, now_s)
 
         def close() -> None:
-            self._store.request_close(batch_id, kind, self._clock.now_ms())
-            while self._store.close_step(batch_id, self._clock.now_ms()):
-                pass
+            with suppress(WrongState):  # somebody else ended it: that is what was wanted
+                self._store.request_close(batch_id, kind, self._clock.now_ms())
+                while self._store.close_step(batch_id, self._clock.now_ms()):
+                    pass
 
         await self._writer.do(close)
 

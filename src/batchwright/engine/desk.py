@@ -117,7 +117,7 @@ class LaneDesk:
         lines = self.lines
         for _ in range(len(lines)):
             line = lines[0]
-            if line.ready and line.context.may_send:
+            if line.ready and line.context.may_send and not line.context.waits_at_gate:
                 return line
             lines.rotate(-1)
         return None

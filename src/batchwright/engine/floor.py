@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from batchwright.core import row_map
 from batchwright.core.batch_spec import Destination, LaneKey
@@ -14,10 +14,10 @@ from batchwright.engine.batch_context import BatchContext
 from batchwright.engine.desk import LaneDesk
 from batchwright.engine.open_segment import LaneQueue, OpenSegment
 from batchwright.engine.worker_settings import LaneLimits, WorkerSettings
-from batchwright.ports.store import BatchRow, ClaimedSegment, SegmentKey
+from batchwright.ports.store import BatchRow, ClaimedSegment, LanePause, SegmentKey
 
-FindPrice = Callable[[str, str], Price | None]
-"""(vendor, model) -> its price; None: not known."""
+FindPrice = Callable[[Destination, str], Price | None]
+"""(destination, model as it gets it) -> its price; None: not known."""
 
 
 class Floor:
@@ -31,6 +31,8 @@ class Floor:
         self.lane_sets: dict[tuple[str, str], tuple[str, ...]] = {}
         """(batch_id, lane_set) pairs met so far: the lane keys in them."""
         self.input_bytes = 0
+        self.lane_pauses: dict[str, LanePause] = {}
+        """Lanes that another worker, or an earlier one, found paused for good."""
 
     def enter(self, batch: BatchRow) -> BatchContext:
         """Remembers a batch that was claimed from for the first time (or again after it was left)."""
@@ -84,15 +86,25 @@ class Floor:
                 requests_per_minute=limits.rpm,
                 tokens_per_minute=limits.tpm,
             )
+            destination = destination_of(key, context.spec.destinations)
             desk = LaneDesk(
                 key,
-                destination=_destination(context, key),
+                destination=destination,
                 lane=Lane(settings, now_s=now_s),
                 limits=limits,
-                price=self._find_price(key.vendor, key.model),
+                price=self._find_price(destination, key.model),
             )
             self.desks[lane_text] = desk
+            self._honour_pause(lane_text, desk, now_s)
         return desk
+
+    def _honour_pause(self, lane_text: str, desk: LaneDesk, now_s: float) -> None:
+        """What was found paused stays so until its probe is due, so that a restart does not ask an empty account."""
+        pause = self.lane_pauses.pop(lane_text, None)
+        if pause is not None:
+            desk.lane.pause(pause.reason)
+            desk.known_pause = True
+            desk.probe_at_s = now_s + self._settings.lane_probe_s
 
     def _limits(self, key: LaneKey, context: BatchContext) -> LaneLimits:
         """What holds for a lane: this process's word, then the batch's, then the vendor's settings."""
@@ -143,9 +155,10 @@ class Floor:
         return "\n".join(sorted(lanes))
 
 
-def _destination(context: BatchContext, key: LaneKey) -> Destination:
-    for destination in context.spec.destinations:
+def destination_of(key: LaneKey, destinations: Sequence[Destination]) -> Destination:
+    """Where a lane of a batch with these destinations leads."""
+    for destination in destinations:
         if destination.vendor == key.vendor:
             return destination
-    assert key.vendor == LOCAL.vendor, f"batch {context.batch_id} has no destination {key.vendor!r}"
+    assert key.vendor == LOCAL.vendor, f"no destination {key.vendor!r} among {destinations}"
     return LOCAL

@@ -7,8 +7,10 @@ closing transaction makes all of it claimable at once. Nothing is sent of an inp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from batchwright.core import row_map
+from batchwright.core.errors import BatchwrightError
 from batchwright.core.failures import FailureKind
 from batchwright.core.identity import hash_custom_id
 from batchwright.core.records import Record, SegmentInput
@@ -58,7 +60,9 @@ def take_in(store: Store, batch: NewBatch, chunks: Iterable[Sequence[SourceRow]]
         return total
     except BaseException:
         if created:
-            store.drop_batch(batch.batch_id)
+            # What cannot be dropped now is swept later; the first error is the one to tell.
+            with suppress(BatchwrightError):
+                store.drop_batch(batch.batch_id)
         raise
 
 

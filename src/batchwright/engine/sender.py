@@ -20,6 +20,8 @@ from batchwright.engine.worker_settings import CHECKPOINT_RECORD_BYTES, WorkerSe
 from batchwright.ports.clock import Clock
 from batchwright.ports.vendor import Answer
 
+USUAL_OVER = 16
+"""Answers that the running mean of their size goes back over."""
 SOFT_OUTPUT_TOKENS = 1024
 """Taken for the output of a row that names no bound, under a soft cap; it is a guess and bounds nothing."""
 
@@ -56,6 +58,8 @@ class Sender:
         """Answers booked since the last snapshot."""
         self.landing_bytes = 0
         """Answers in the checkpoint that is under way."""
+        self.usual_answer_bytes = 0.0
+        """A running mean: what is out now will be answered by about so much each, and none of it can be put off."""
         self.held: list[tuple[Attempt, Answer]] = []
         """Answers that would make the next checkpoint too large: booked after it is taken."""
         self.held_bytes = 0
@@ -66,10 +70,8 @@ class Sender:
         if vendor is None or not self.sending or now_s >= self.send_until_s:
             return
         lane = desk.lane
-        undurable = self.answer_bytes + self.landing_bytes + self.held_bytes
-        if undurable > self._settings.answer_bytes_max:
-            return
-        while True:
+        room_bytes = self._settings.answer_bytes_max - self.answer_bytes - self.landing_bytes - self.held_bytes
+        while not self.in_flight or self.in_flight * self.usual_answer_bytes <= room_bytes:
             line = desk.next_ready()
             if line is None:
                 self._wake()
@@ -81,8 +83,6 @@ class Sender:
             if self.flight_bytes and self.flight_bytes + size > self._settings.flight_bytes_max:
                 return
             context = line.context
-            if context.gate is not None and context.in_flight >= context.gate.allowed_in_flight(context.total):
-                return
             held_picousd = held_for(desk, entry) if context.capped else 0
             if held_picousd and not self._afford(line, held_picousd):
                 continue
@@ -140,7 +140,9 @@ class Sender:
         self.in_flight -= 1
         self.flight_bytes -= attempt.size
         self.answered += 1
-        self.answer_bytes += len(answer.body)
+        size = len(answer.body)
+        self.answer_bytes += size
+        self.usual_answer_bytes += (size - self.usual_answer_bytes) / USUAL_OVER
         try:
             self._attempts.book(attempt, answer, now_s)
         except Exception as error:

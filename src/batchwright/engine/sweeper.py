@@ -46,6 +46,13 @@ class Sweeper:
         self.bury_dead(now_ms)
         if not self._store.take_lease("sweeper", self._owner, now_ms, SWEEP_LEASE_MS):
             return
+        try:
+            self._pass(now_ms)
+        finally:
+            # Given back at once: the next command's pass is not to wait for a lease that nobody uses.
+            self._store.take_lease("sweeper", self._owner, now_ms, 0)
+
+    def _pass(self, now_ms: int) -> None:
         for batch_id in self._store.expire_due(now_ms):
             for _ in range(STEPS_MAX):
                 if not self._store.close_step(batch_id, now_ms):

@@ -122,6 +122,13 @@ class Worker:
         self._failure = failure
         self.wake_now()
 
+    def _heart_ended(self, heart: asyncio.Task[None]) -> None:
+        """A heart that stops for any other reason than the worker's own end would let the lease run out in silence."""
+        failure = None if heart.cancelled() else heart.exception()
+        if failure is not None:
+            self._failure = failure
+            self.wake_now()
+
     def wake(self) -> None:
         """There is something for the next checkpoint, or the next look."""
         self._dirty.set()
@@ -158,6 +165,7 @@ class Worker:
         store = self.parts.store
         await self.heart.begin(host=self._host, pid=self._pid)
         heart = self._loop.create_task(self.heart.run(), name=f"heartbeat {self.identity}")
+        heart.add_done_callback(self._heart_ended)
         self._dirty.set()
         try:
             while True:
@@ -339,7 +347,7 @@ class Worker:
             except StoreError as error:
                 self.sender.sending = False
                 self.parts.report(f"checkpoint {proposal.number} failed ({error}); try {tried} of {COMMIT_TRIES}")
-                if await self.parts.writer.do(lambda: store.checkpoint_number(self.identity)) >= proposal.number:
+                if await self._has_landed(proposal.number):
                     raise StoreError(f"a commit's reply was lost: {error}; the same command goes on from it") from error
                 if tried == COMMIT_TRIES:
                     raise
@@ -350,6 +358,16 @@ class Worker:
             self._next_s = started_s + max(self.settings.checkpoint_s, 2 * (ended_s - started_s))
             return landed
         return None
+
+    async def _has_landed(self, number: int) -> bool:
+        """Whether a checkpoint landed although its commit failed; if that cannot be told, it is tried again, and a
+        number that was used up already is refused."""
+        store = self.parts.store
+        try:
+            return await self.parts.writer.do(lambda: store.checkpoint_number(self.identity)) >= number
+        except StoreError as error:
+            self.parts.report(f"checkpoint {number}: whether it landed could not be read ({error})")
+            return False
 
     # -------------------------------------------------------------------------------------------------------- apply
 

@@ -153,7 +153,9 @@ class Pool:
                 )
         except TimeoutError:
             fault = unreachable(f"no connection within {connect_s:g} s")
-        except OSError as error:
+        except (OSError, RuntimeError, ValueError) as error:
+            # The last two are the loop's own: a descriptor that another transport has not let go of yet, an odd host.
+            # They must end the flight like any other failure, which would else wait for a connection for ever.
             fault = unreachable(describe(error))
         else:
             if not connection.lost:

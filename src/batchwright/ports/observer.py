@@ -6,7 +6,6 @@ The durable truth of progress is the store's; this is what a screen shows beside
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +29,3 @@ class WorkerView:
     lanes: tuple[LaneView, ...]
     note: str
     """What the worker lacks, or waits for as a whole; empty: nothing."""
-
-
-class Observer(Protocol):
-    def worker(self, view: WorkerView) -> None: ...

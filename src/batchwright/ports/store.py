@@ -18,7 +18,7 @@ back in `CheckpointResult.lost`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -411,6 +411,3 @@ class Store(Protocol):
         """Recounts the laws of the module's docstring for one batch; a sentence for each that does not hold."""
 
     def close(self) -> None: ...
-
-
-OpenStore = Callable[[], Store]

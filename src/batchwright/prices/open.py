@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from batchwright.core.pricing import Price
 from batchwright.prices.shipped import ShippedPrices
@@ -31,24 +32,29 @@ class Pricer:
     def __init__(self, user_table: UserTable) -> None:
         self._user_table = user_table
         self._shipped: ShippedPrices | None = None
-        self._found: dict[tuple[str, str], Price | None] = {}
+        self._found: dict[tuple[str, str, str], Price | None] = {}
 
-    def __call__(self, vendor: str, model: str) -> Price | None:
-        return self.price(vendor, model)
+    def price(self, vendor: str, model: str, base_url: str = "") -> Price | None:
+        """`vendor` as a destination is called; `base_url` where it has one. None: no price is known.
 
-    def price(self, vendor: str, model: str) -> Price | None:
-        """`vendor` as a destination is called (a name, or its host and port); None: no price is known."""
-        key = (vendor, model)
+        The user's own entries go by the name or by host and port; shipped prices by the address alone where there is
+        one, since a name proves nothing: what is called `openai` and stands at another address bills something else.
+        """
+        key = (vendor, model, base_url)
         if key not in self._found:
-            self._found[key] = self._find(vendor, model)
+            self._found[key] = self._find(vendor, model, urlsplit(base_url).netloc.lower())
         return self._found[key]
 
-    def _find(self, vendor: str, model: str) -> Price | None:
-        price = self._user_table.find(vendor, model) or OWN_PRICES.get(vendor)
+    def _find(self, vendor: str, model: str, address: str) -> Price | None:
+        price = self._user_table.find(vendor, model)
+        if price is None and address:
+            price = self._user_table.find(address, model)
+        if price is None and not address:
+            price = OWN_PRICES.get(vendor)
         if price is None:
             if self._shipped is None:
                 self._shipped = ShippedPrices.load()
-            price = self._shipped.find(vendor, model)
+            price = self._shipped.find(address or vendor, model)
         return price
 
 
