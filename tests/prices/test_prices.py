@@ -210,3 +210,14 @@ def test_a_users_entry_goes_by_the_name_or_by_the_address(tmp_path: Path) -> Non
     prices = open_prices(table)
     assert prices.price("house", "m", "http://localhost:8000/v1") is not None
     assert prices.price("house", "m", "http://localhost:9000/v1") is None
+
+
+def test_an_entry_for_the_address_goes_before_one_for_every_vendor(tmp_path: Path) -> None:
+    table = tmp_path / "prices.toml"
+    entries = [("*", "9"), ("localhost:8000", "1")]
+    table.write_text(
+        "".join(f'[[price]]\nvendor = "{v}"\npattern = "*"\ninput = "{n}"\noutput = "{n}"\n' for v, n in entries)
+    )
+    prices = open_prices(table)
+    rates = [prices.price("house", "m", f"http://localhost:{port}/v1") for port in (8000, 9000)]
+    assert [price and price.input_rate // 10**12 for price in rates] == [1, 9]

@@ -174,6 +174,8 @@ def make_plan(seed: int) -> Plan:
         unavailable=chance.choice((0.0, 0.0, 0.0, 0.5)),
         no_usage=chance.choice((0.0, 0.0, 0.2)),
     )
+    if plan.concurrency == 1 and largest > 60:
+        plan.latency_s = (0.05, 0.3)  # a long life of one row after another shows nothing more
     _make_room(chance, plan)
     if any(period.fault in LASTING for periods in plan.periods.values() for period in periods):
         for batch in plan.batches:

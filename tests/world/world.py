@@ -299,7 +299,7 @@ class World:
                 lease_ms=int(self.plan.lease_s * 1000),
             )
             while not process.dead:
-                await asyncio.sleep(SWEEP_EVERY_S)
+                await asyncio.sleep(SWEEP_EVERY_S if self.troubled else 3 * SWEEP_EVERY_S)
                 try:
                     await process.writer.do(lambda s=sweeper, p=process: s.sweep(p.clock.now_ms()))  # type: ignore[misc]
                 except (Crash, StoreError):

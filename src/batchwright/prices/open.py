@@ -46,9 +46,7 @@ class Pricer:
         return self._found[key]
 
     def _find(self, vendor: str, model: str, address: str) -> Price | None:
-        price = self._user_table.find(vendor, model)
-        if price is None and address:
-            price = self._user_table.find(address, model)
+        price = self._user_table.find(vendor, model, address)
         if price is None and not address:
             price = OWN_PRICES.get(vendor)
         if price is None:

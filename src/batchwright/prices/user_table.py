@@ -63,9 +63,14 @@ class UserTable:
         # Stable: of equals the later entry of the file comes last.
         self._prices = sorted(prices, key=lambda entry: entry.rank)
 
-    def find(self, vendor: str, model: str) -> Price | None:
-        """The most specific entry's price; None: no entry matches."""
-        return next((entry.price for entry in reversed(self._prices) if entry.matches(vendor, model)), None)
+    def find(self, vendor: str, model: str, address: str = "") -> Price | None:
+        """The price of the most specific of the entries that match by the vendor's name or by its address (host and
+        port; empty: it has none); None: no entry matches."""
+        names = (vendor, address) if address else (vendor,)
+        for entry in reversed(self._prices):
+            if any(entry.matches(name, model) for name in names):
+                return entry.price
+        return None
 
 
 def read_user_table(path: Path, *, today: date | None = None) -> UserTable:
