@@ -126,3 +126,10 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_metadata_is_kept_with_the_batch_and_shown(tmp_path: Path) -> None:
+    results = batchwright.run(rows(1), simulate=True, home=tmp_path, progress="none", metadata={"team": "support"})
+    status = results.report.status
+    assert status_json(status)["metadata"] == {"team": "support"}
+    assert [cell.raw for name, cell in status_facts(status) if name == "metadata_team"] == ["support"]

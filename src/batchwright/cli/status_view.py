@@ -45,6 +45,7 @@ def status_facts(status: BatchStatus) -> list[tuple[str, Cell]]:
         ("worked_on_now", screen.text_cell("yes" if status.live else "no")),
     ]
     facts = [(name, cell) for name, cell in facts if name not in _ONLY_IF_ANY or cell.raw not in ("0", "")]
+    facts += [(f"metadata_{name}", screen.text_cell(text)) for name, text in status.spec.metadata.items()]
     for pause in status.pauses:
         facts.append((f"paused_by_{pause.cause.value}", screen.text_cell(pause.reason)))
     return facts
@@ -81,6 +82,7 @@ def status_json(status: BatchStatus) -> dict[str, Any]:
         "batch_id": status.batch_id,
         "name": spec.name,
         "source": spec.source or None,
+        "metadata": spec.metadata,
         "state": status.state.value,
         "terminal": status.terminal,
         "live": status.live,

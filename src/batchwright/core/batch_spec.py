@@ -73,5 +73,6 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 0.0
     """Total time of one attempt; 0: the default."""
     metadata: dict[str, str] = {}
+    """The caller's own words about it; nothing here reads them."""
     csv_columns: tuple[str, ...] = ()
     """The input's own columns, in order, where it is a table."""

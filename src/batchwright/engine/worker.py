@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from batchwright.core.errors import NotNow, StoreError, VendorUnavailable
 from batchwright.core.worker_id import WorkerId
+from batchwright.engine import budget
 from batchwright.engine.attempt import Attempts
 from batchwright.engine.checkpoint import Landed, Proposal, land
 from batchwright.engine.closing import Closing
@@ -30,7 +31,7 @@ from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX, WorkerSettings
 from batchwright.engine.writer import Writer
 from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.observer import LaneView, WorkerView
-from batchwright.ports.store import AllowanceRequest, ClaimRequest, Store
+from batchwright.ports.store import ClaimRequest, Store
 from batchwright.ports.vendor import Vendors
 
 LOOK_EVERY_S = 1.0
@@ -260,7 +261,7 @@ class Worker:
             now_ms=self._clock.now_ms(),
             drafts=drafts,
             claim=self._claim(now_s),
-            allowances=self._allowances(),
+            allowances=budget.requests(self.floor.contexts.values()),
             pauses=self.closing.take_pauses(),
             known_batches=frozenset(self.floor.contexts),
         )
@@ -309,27 +310,6 @@ class Worker:
             exclude=exclude | self.closing.blocked_pairs(),
             max_bytes=self.settings.input_bytes_max - self.floor.input_bytes,
         )
-
-    def _allowances(self) -> list[AllowanceRequest]:
-        """Draws budget for the next rows of capped batches; gives all of it back once nothing is held."""
-        requests = []
-        for context in self.floor.contexts.values():
-            if not context.capped:
-                continue
-            if not context.segments and context.allowance_picousd and not context.in_flight:
-                requests.append(AllowanceRequest(batch_id=context.batch_id, picousd=-context.allowance_picousd))
-                context.asked_picousd = -context.allowance_picousd
-            elif context.worst_next_picousd:
-                rows_ahead = max(32, 2 * context.in_flight)
-                context.asked_picousd = context.worst_next_picousd * rows_ahead
-                requests.append(
-                    AllowanceRequest(
-                        batch_id=context.batch_id,
-                        picousd=context.asked_picousd,
-                        minimum_picousd=max(1, context.worst_next_picousd - context.allowance_picousd),
-                    )
-                )
-        return requests
 
     # --------------------------------------------------------------------------------------------------------- land
 
@@ -395,7 +375,7 @@ class Worker:
             self._claim_after_s = now_s + (self.settings.wake_poll_s if floor.segments else self.settings.idle_poll_s)
             self.closing.nothing_claimable()
         self._idle = proposal.claim is not None and not result.claimed
-        self._give_allowances(result.allowances)
+        budget.give_all(floor.contexts, result.allowances, stopping=self.stopping)
         self.closing.signalled(result.signals, now_s)
         self._leave_batches()
         for desk in list(floor.desks.values()):
@@ -405,25 +385,6 @@ class Worker:
             self.sender.pump(desk, now_s)
         if result.claimed:
             self.wake_now()  # reserve at once: nothing of a claimed segment can be sent before
-
-    def _give_allowances(self, given: dict[str, int]) -> None:
-        for batch_id, picousd in given.items():
-            context = self.floor.contexts.get(batch_id)
-            if context is None:
-                continue
-            if context.asked_picousd < 0:
-                context.allowance_picousd = 0
-            elif picousd > 0:
-                context.allowance_picousd += picousd
-                context.worst_next_picousd = 0
-            elif context.allowance_picousd >= context.worst_next_picousd:
-                context.worst_next_picousd = 0  # rows that ended since cost less than was held for them
-            elif not context.in_flight:
-                context.budget_spent = True
-            context.asked_picousd = 0
-            context.may_send = not (
-                self.stopping or context.paused or context.worst_next_picousd or context.closing is not None
-            )
 
     def _leave_batches(self) -> None:
         """Forgets batches of which nothing is held, unless a blocked lane of theirs still has to be told of."""

@@ -7,7 +7,7 @@ concurrently. Errors: `core.errors`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from batchwright.core.batch_spec import BatchSpec
@@ -54,7 +54,6 @@ class Submit:
     spec: BatchSpec
     deadline_s: float = 0.0
     """From now; 0: none."""
-    metadata: dict[str, str] = field(default_factory=dict)
 
 
 class Batches(Protocol):

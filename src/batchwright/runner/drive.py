@@ -62,11 +62,17 @@ async def watch(batch_id: str, seams: Seams, *, lock_name: str = "") -> tuple[Dr
     """Only looks. With `lock_name`, also asks for that lock: once it is free and the batch still open, returns with it
     held, and the caller goes on with the batch."""
     looking = _Looking(batch_id, await seams.batches.status(batch_id), seams, working=False)
-    looks = 0
+    looks = alone = 0
     while True:
         status = await looking.look(None)
         if status.terminal or status.state is BatchState.PAUSED:
             return looking.left(status), None
+        alone = 0 if status.live else alone + 1
+        if alone == LOOKS_WITHOUT_WORKER:
+            seams.display.say(
+                f"Nobody works on {batch_id} now; `batchwright resume {batch_id}` goes on with it, and so does "
+                "`batchwright work`."
+            )
         if seams.interrupts.count:
             return looking.left(status, interrupted=True), None
         looks += 1

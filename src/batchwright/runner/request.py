@@ -68,8 +68,8 @@ class RunRequest:
     deadline_s: float = 0.0
     on_uncertain: OnUncertain = OnUncertain.RETRY
     gate: bool = True
-    simulate: bool = False
     metadata: dict[str, str] = field(default_factory=dict)
+    """The caller's own words about the batch, kept with it and shown by `status`."""
     command: tuple[str, ...] = ()
     """The command as it was typed, for 'go on with: ...'; empty for the library."""
 

@@ -189,9 +189,7 @@ class _Run:
         assert not isinstance(lock, HeldElsewhere), "a fresh id that another process knows"
         self._lock = lock
         taking = TakeIn(self._source, self._seams)
-        submit = Submit(
-            batch_id=batch_id, spec=self._spec(), deadline_s=self._request.deadline_s, metadata=self._request.metadata
-        )
+        submit = Submit(batch_id=batch_id, spec=self._spec(), deadline_s=self._request.deadline_s)
         try:
             status = await self._seams.batches.submit(submit, taking.rows())
         except BaseException:

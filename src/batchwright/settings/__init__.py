@@ -156,7 +156,6 @@ class Settings:
             deadline_s=self.deadline_s,
             on_uncertain=self.on_uncertain,
             gate=self.gate,
-            simulate=self.simulate,
             metadata=dict(metadata or {}),
             command=command,
         )
