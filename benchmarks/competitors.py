@@ -42,6 +42,7 @@ COMPETITORS = (
         script="cookbook_manner.py",
         packages=("aiohttp",),
         what="a script in the manner of OpenAI's cookbook: aiohttp, a task a row, paced by buckets",
+        rows=(500, 10_000),
     ),
     Competitor(
         name="openai-sdk",

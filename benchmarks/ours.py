@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,9 +59,11 @@ class Bench:
     def output(self) -> Path:
         return self.folder / "answers.jsonl"
 
-    def run(self, count: int, base_url: str, environ: Mapping[str, str] | None = None) -> Cost:
+    def run(
+        self, count: int, base_url: str, environ: Mapping[str, str] | None = None, *, options: Sequence[str] = ()
+    ) -> Cost:
         """One whole `batchwright run`, looked at. Raises CommandFailed."""
-        command = self.command(count, base_url)
+        command = self.command(count, base_url, *options)
         self.fresh_state()
         cost = measure(command, cwd=self.folder, environ=self.environ(environ))
         check_answers(self.output, count)

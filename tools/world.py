@@ -11,8 +11,8 @@ from pathlib import Path
 # In the place of this folder, where this file would be found as `world`.
 sys.path[0] = str(Path(__file__).resolve().parent.parent / "tests")
 
-from world.coverage import Coverage
-from world.world import World, many_lives
+from world.coverage import Coverage  # noqa: E402
+from world.world import World, many_lives  # noqa: E402
 
 
 def main() -> int:

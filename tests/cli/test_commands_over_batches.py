@@ -68,6 +68,7 @@ def test_status_as_facts_and_as_json(mixed: Machine, invoke: Invoke) -> None:
         "answers_without_usage": 0,
         "orphan_usd": 0,
         "cap_usd": None,
+        "cap_taken_usd": None,
         "soft_cap": False,
     }
     assert read["pauses"][0]["cause"] == "lane"

@@ -201,7 +201,7 @@ def protocols(destinations: tuple[Destination, ...], *models: str) -> list[str]:
 def test_simulated_rows_never_leave_the_simulator(tmp_path: Path) -> None:
     places = Places(tmp_path, environment={"OPENAI_API_KEY": "k"})
     for settings in (places.load(simulate=True), places.load({"vendor": "simulated"})):
-        assert settings.simulate
+        assert {destination.protocol for destination in settings.destinations} == {"simulated"}
         assert protocols(settings.destinations, "", "gpt-4o", "local/smollm2") == ["simulated"] * 3
     with pytest.raises(UsageError, match="--simulate sends every row to the simulator, so --gguf would do nothing"):
         places.load({"gguf": "m.gguf"}, simulate=True)
@@ -223,4 +223,4 @@ def test_to_request_carries_the_settings(tmp_path: Path) -> None:
     assert request.rows.destinations == settings.destinations
     assert (request.rows.model, request.rows.params, request.rows.limit) == ("m", {"temperature": 0}, 3)
     assert (request.rpm, request.timeout_s, request.gate, request.strict) == (60, 90.0, False, True)
-    assert (request.max_attempts, request.max_cost_picousd, request.simulate) == (5, -1, False)
+    assert (request.max_attempts, request.max_cost_picousd) == (5, -1)

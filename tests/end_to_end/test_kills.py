@@ -96,7 +96,7 @@ class Batch:
 
     def goes_on_to_the_end(self, *more: str) -> dict[str, Any]:
         ended = self.start("-", *more).end()
-        assert ended.code == 0, ended.err
+        assert ended.code == 0, (ended.err, ended.out and ended.report["failures"])
         self.holds()
         report = ended.report
         twice = self.sent_twice()

@@ -12,6 +12,7 @@ import pytest
 
 import batchwright
 from batchwright import Flag, InputRefused, Result, RowsFailed
+from batchwright.cli.status_view import status_facts, status_json
 from batchwright.core import row_map
 from batchwright.core.failures import FailureKind
 from batchwright.library.result import result_of
@@ -133,3 +134,12 @@ def test_metadata_is_kept_with_the_batch_and_shown(tmp_path: Path) -> None:
     status = results.report.status
     assert status_json(status)["metadata"] == {"team": "support"}
     assert [cell.raw for name, cell in status_facts(status) if name == "metadata_team"] == ["support"]
+
+
+def test_under_a_cap_status_says_how_much_of_it_is_taken(tmp_path: Path) -> None:
+    capped = [row | {"max_tokens": 5} for row in rows(3)]
+    results = batchwright.run(capped, simulate=True, home=tmp_path, progress="none", max_cost="0.5")
+    status = results.report.status
+    facts = {name: cell.raw for name, cell in status_facts(status)}
+    assert (facts["cap_usd"], facts["cap_taken_usd"]) == ("0.5", facts["cost_usd"])
+    assert status_json(status)["cost"]["cap_taken_usd"] is not None

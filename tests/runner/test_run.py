@@ -13,6 +13,7 @@ from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.records import InputRow, Record
 from batchwright.core.row_options import RowOptions
+from batchwright.runner import drive
 from batchwright.runner.outcome import RunOutcome
 from batchwright.runner.request import Delivery, RunRequest
 from batchwright.runner.run import look_on, run
@@ -407,23 +408,44 @@ def test_pace_goes_to_the_workers_and_not_into_identity(machine: Machine) -> Non
     assert len(machine.batches.batches) == 1
 
 
-def test_whoever_watches_a_batch_that_nobody_works_on_is_told(machine: Machine) -> None:
+class Impatient(KeptDisplay):
+    """Presses Ctrl-C once it was told something that is not the first sentence, or after fifty looks."""
+
+    def __init__(self, interrupts: HandInterrupts) -> None:
+        super().__init__()
+        self._interrupts = interrupts
+        self._looks = 0
+
+    def say(self, text: str) -> None:
+        super().say(text)
+        if len(self.said) > 1:
+            self._interrupts.press()
+
+    def show(self, snapshot: Snapshot) -> None:
+        super().show(snapshot)
+        self._looks += 1
+        if self._looks == 50:
+            self._interrupts.press()
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_whoever_watches_a_batch_that_nobody_works_on_is_told(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, live: bool
+) -> None:
     machine.stop_after_two(machine.write(5))
     (batch_id,) = machine.batches.batches
-    said: list[list[str]] = []
-    for live in (False, True):
-        machine.only.live = live
-        display, interrupts = KeptDisplay(), HandInterrupts()
-        interrupts.press()
-        seams = Seams(
-            batches=machine.batches,
-            workers=machine.workers,
-            display=display,
-            clock=SteppedClock(),
-            locks=machine.locks,
-            interrupts=interrupts,
-        )
-        assert asyncio.run(look_on(batch_id, Delivery(nothing=True), seams)).exit_code == 130
-        said.append(display.said)
-    assert said[1] == [f"Watching {batch_id}."]
-    assert said[0][1:] == [f"Nobody works on it now. To go on with it: batchwright resume {batch_id}"]
+    machine.only.live = live
+    monkeypatch.setattr(drive, "REFRESH_S", 0.0)
+    interrupts = HandInterrupts()
+    display = Impatient(interrupts)
+    seams = Seams(
+        batches=machine.batches,
+        workers=machine.workers,
+        display=display,
+        clock=SteppedClock(),
+        locks=machine.locks,
+        interrupts=interrupts,
+    )
+    assert asyncio.run(look_on(batch_id, Delivery(nothing=True), seams)).exit_code == 130
+    assert display.said[0] == f"Watching {batch_id}."
+    assert [f"batchwright resume {batch_id}" in text for text in display.said[1:]] == ([] if live else [True])

@@ -18,10 +18,10 @@ from unittest.mock import patch
 
 import pytest
 
-from batchwright.engine import open_segment
+from batchwright.engine import attempt, open_segment, sender
 from batchwright.engine import worker as engine_worker
 from batchwright.ports.store import Checkpoint, CheckpointResult
-from batchwright.store import checkpointing
+from batchwright.store import checkpointing, ledger
 from batchwright.store.connections import Connections
 from world.laws import Broken, Law
 from world.world import World
@@ -99,22 +99,38 @@ def file_a_retry_by_position(stack: ExitStack) -> None:
     )
 
 
+def forget_the_cap(stack: ExitStack) -> None:
+    stack.enter_context(patch.object(ledger, "taken_picousd", lambda *_: 0))
+
+
+def replace_an_answer_by_a_failure(stack: ExitStack) -> None:
+    kept = ("if row_map.is_success(previous) and not row_map.is_success(byte):", "if False:")
+    change(stack, (attempt.Attempts, "_finish"), kept)
+
+
+def send_although_the_lease_may_be_over(stack: ExitStack) -> None:
+    change(stack, (sender.Sender, "pump"), (" or now_s >= self.send_until_s", ""))
+
+
 @dataclass(frozen=True)
 class Planted:
     plant: Callable[[ExitStack], None]
     laws: frozenset[Law]
     """The law that finds it is one of these."""
-    within: int
-    """Seeds, from 0 on."""
+    seeds: range
+    """Among these."""
 
 
 PLANTED = (
-    Planted(compare_no_epoch, frozenset({Law.FENCE, Law.MOVES, Law.ONE_HOLDER}), 60),
-    Planted(tally_in_a_second_transaction, frozenset({Law.TALLIES, Law.COST}), 5),
-    Planted(reserve_after_the_send, frozenset({Law.RESERVED_BEFORE_SENT}), 5),
-    Planted(send_a_settled_row_again, frozenset({Law.NOT_TWICE, Law.MOVES}), 60),
-    Planted(add_cost_twice_after_a_lost_reply, frozenset({Law.COST, Law.TALLIES, Law.USAGE, Law.ATTEMPTS}), 60),
-    Planted(file_a_retry_by_position, frozenset({Law.OWN_ANSWER, Law.NOT_TWICE, Law.RESERVED_BEFORE_SENT}), 40),
+    Planted(compare_no_epoch, frozenset({Law.FENCE, Law.MOVES, Law.ONE_HOLDER}), range(20)),
+    Planted(tally_in_a_second_transaction, frozenset({Law.TALLIES, Law.COST}), range(5)),
+    Planted(reserve_after_the_send, frozenset({Law.RESERVED_BEFORE_SENT}), range(10)),
+    Planted(send_a_settled_row_again, frozenset({Law.NOT_TWICE, Law.MOVES}), range(10)),
+    Planted(add_cost_twice_after_a_lost_reply, frozenset({Law.COST, Law.TALLIES, Law.USAGE, Law.ATTEMPTS}), range(30)),
+    Planted(forget_the_cap, frozenset({Law.CAP}), range(10)),
+    Planted(replace_an_answer_by_a_failure, frozenset({Law.KEEPS_ANSWERS}), range(100, 130)),
+    Planted(send_although_the_lease_may_be_over, frozenset({Law.ONE_HOLDER}), range(100, 130)),
+    Planted(file_a_retry_by_position, frozenset({Law.OWN_ANSWER, Law.NOT_TWICE, Law.RESERVED_BEFORE_SENT}), range(10)),
 )
 
 
@@ -122,13 +138,13 @@ PLANTED = (
 def test_a_planted_fault_is_found(planted: Planted) -> None:
     with ExitStack() as stack:
         planted.plant(stack)
-        found = first_broken(planted.within)
-    assert found is not None, f"{planted.within} seeds did not find it"
+        found = first_broken(planted.seeds)
+    assert found is not None, f"no seed of {planted.seeds} found it"
     assert found.law in planted.laws, f"found by another law: {found}"
 
 
-def first_broken(seeds: int) -> Broken | None:
-    for seed in range(seeds):
+def first_broken(seeds: range) -> Broken | None:
+    for seed in seeds:
         try:
             World(seed).live()
         except Broken as broken:

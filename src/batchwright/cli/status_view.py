@@ -45,6 +45,10 @@ def status_facts(status: BatchStatus) -> list[tuple[str, Cell]]:
         ("worked_on_now", screen.text_cell("yes" if status.live else "no")),
     ]
     facts = [(name, cell) for name, cell in facts if name not in _ONLY_IF_ANY or cell.raw not in ("0", "")]
+    if status.spec.max_cost_picousd >= 0:
+        # More than the cost: what rows in flight may still cost, and what may have been paid without an answer.
+        facts.append(("cap_usd", screen.cost_cell(status.spec.max_cost_picousd, complete=True)))
+        facts.append(("cap_taken_usd", screen.cost_cell(status.budget_taken_picousd, complete=True)))
     facts += [(f"metadata_{name}", screen.text_cell(text)) for name, text in status.spec.metadata.items()]
     for pause in status.pauses:
         facts.append((f"paused_by_{pause.cause.value}", screen.text_cell(pause.reason)))
@@ -108,6 +112,7 @@ def status_json(status: BatchStatus) -> dict[str, Any]:
             "answers_without_usage": tally.no_usage,
             "orphan_usd": screen.usd_json(tally.orphan_picousd),
             "cap_usd": screen.usd_json(spec.max_cost_picousd) if spec.max_cost_picousd >= 0 else None,
+            "cap_taken_usd": screen.usd_json(status.budget_taken_picousd) if spec.max_cost_picousd >= 0 else None,
             "soft_cap": spec.soft_cap,
         },
         "attempts": tally.attempts,

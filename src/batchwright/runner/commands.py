@@ -52,7 +52,3 @@ def retry(batch_id: str, delivery: Delivery) -> str:
     if delivery.output is not None:
         words += ["-o", str(delivery.output)]
     return shlex.join(words)
-
-
-def resume(batch_id: str) -> str:
-    return shlex.join(["batchwright", "resume", batch_id])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from batchwright.core import row_map
 from batchwright.core.money import usd_text
 from batchwright.ports.batches import BatchStatus
-from batchwright.runner.figures import count_text
+from batchwright.runner.figures import count_text, plural
 from batchwright.runner.gather import Gathered
 
 
@@ -94,7 +94,7 @@ def _row_differences(status: BatchStatus, gathered: Gathered) -> list[str]:
 
 def _lines_text(read: InputCount | None, total: int) -> str:
     if read is None or read.lines == total:
-        return f"{count_text(total)} {'input lines' if read is not None else 'rows'}"
+        return plural(total, "input line" if read is not None else "row")
     beside = [f"{count_text(read.blank)} blank"] if read.blank else []
     beside += [f"{count_text(read.left_out)} left out"] if read.left_out else []
     return f"{count_text(read.lines)} input lines - {' - '.join(beside) or '0'} = {count_text(total)} rows"

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import assert_never
 
 from batchwright.core.batch_spec import BatchSpec
-from batchwright.core.batch_state import BatchState
 from batchwright.core.identity import batch_identity
 from batchwright.ports.batches import Batches, Submit
 from batchwright.ports.clock import Chance, Clock
-from batchwright.runner import commands, plan
+from batchwright.runner import plan
 from batchwright.runner.compare import differences_texts
 from batchwright.runner.deliver import check_delivery, deliver
 from batchwright.runner.drive import Driven, drive, watch
@@ -90,9 +89,6 @@ async def watch_along(batch_id: str, delivery: Delivery, pace: Pace, seams: Seam
 async def look_on(batch_id: str, delivery: Delivery, seams: Seams) -> RunOutcome:
     """`watch`: shows a batch until it ends or pauses; sends and writes nothing."""
     seams.display.say(f"Watching {batch_id}.")
-    status = await seams.batches.status(batch_id)
-    if not status.terminal and not status.live and status.state is not BatchState.PAUSED:
-        seams.display.say(f"Nobody works on it now. To go on with it: {commands.resume(batch_id)}")
     driven, _ = await watch(batch_id, seams)
     return watched(driven, delivery)
 

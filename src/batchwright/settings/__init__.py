@@ -55,7 +55,6 @@ class Settings:
     `destinations` than a local model."""
     limits: Mapping[str, VendorLimits] = field(default_factory=dict)
     """By a named vendor's name, in force for every batch; what a batch itself asks for goes before it."""
-    simulate: bool = False
     model: str = ""
     concurrency: int = 0
     """Rows in flight, at most; 0: the default ceiling of a lane. So for `rpm`, `tpm`, `timeout_s`: 0 is unset."""
@@ -217,7 +216,6 @@ def _settings(
             f"heartbeat is {heartbeat_s:g} s and lease {lease_s:g} s: a worker stops sending when its lease is half "
             "over, so a heartbeat must be at most half of the lease"
         )
-    simulated = any(destination.protocol == "simulated" for destination in found.destinations)
     return Settings(
         state_dir=_state_dir(value("home", "")),
         cache_dir=_cache_dir(),
@@ -227,7 +225,6 @@ def _settings(
             entry.name: VendorLimits(rpm=entry.rpm, tpm=entry.tpm, concurrency=entry.concurrency)
             for entry in endpoints.named_vendors(where[0]).values()
         },
-        simulate=simulated,
         model=value("model", "") or _implied_model(found.destinations),
         concurrency=value("concurrency", 0),
         rpm=value("rpm", 0),
