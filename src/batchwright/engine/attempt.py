@@ -164,13 +164,12 @@ class Attempts:
         """(known cost in picousd, 1 if it has no price, 1 if it has no usage) of one ended attempt."""
         if answer.cost_picousd != UNKNOWN:
             return answer.cost_picousd, 0, 0
-        has_usage = answer.prompt_tokens != UNKNOWN or answer.completion_tokens != UNKNOWN
-        if not has_usage:
-            billed = answer.kind is None or answer.kind is FailureKind.ANSWER_TOO_LARGE
-            free = desk.price is not None and desk.price.zero_rated
-            return 0, 0, 1 if billed and not free else 0
+        if desk.price is not None and desk.price.zero_rated:
+            return 0, 0, 0
         if answer.prompt_tokens == UNKNOWN:
-            return 0, 0, 1  # the dearer half is missing: what it cost is not known
+            # Without the input's count what it cost is not known, whatever is said of the output.
+            billed = answer.kind is None or answer.kind is FailureKind.ANSWER_TOO_LARGE
+            return 0, 0, 1 if billed or answer.completion_tokens != UNKNOWN else 0
         if desk.price is None:
             return 0, 1, 0
         counts = (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens)

@@ -232,7 +232,7 @@ class Closing:
                 desk.known_pause = True
                 desk.probe_at_s = now_s + self._worker.settings.lane_probe_s
                 await self._write_lane_pause(text, lane.paused_reason)
-            elif not lane.paused_reason and desk.known_pause:
+            elif not lane.paused_reason and desk.known_pause and desk.successes:
                 desk.known_pause = False
                 await self._writer.do(partial(self._store.clear_lane, text))
             if lane.paused_reason and not self._worker.only_batch and now_s >= desk.probe_at_s:

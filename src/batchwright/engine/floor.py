@@ -21,7 +21,8 @@ FindPrice = Callable[[Destination, str], Price | None]
 
 
 class Floor:
-    def __init__(self, *, settings: WorkerSettings, find_price: FindPrice) -> None:
+    def __init__(self, *, settings: WorkerSettings, find_price: FindPrice, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
         self._settings = settings
         self._find_price = find_price
         self.contexts: dict[str, BatchContext] = {}
@@ -33,6 +34,7 @@ class Floor:
         self.input_bytes = 0
         self.lane_pauses: dict[str, LanePause] = {}
         """Lanes that another worker, or an earlier one, found paused for good."""
+        self.honours_pauses = False
 
     def enter(self, batch: BatchRow) -> BatchContext:
         """Remembers a batch that was claimed from for the first time (or again after it was left)."""
@@ -101,10 +103,13 @@ class Floor:
     def _honour_pause(self, lane_text: str, desk: LaneDesk, now_s: float) -> None:
         """What was found paused stays so until its probe is due, so that a restart does not ask an empty account."""
         pause = self.lane_pauses.pop(lane_text, None)
-        if pause is not None:
+        if pause is None:
+            return
+        desk.known_pause = True
+        left_s = (pause.probe_at_ms - self._now_ms()) / 1000
+        if self.honours_pauses and left_s > 0:
             desk.lane.pause(pause.reason)
-            desk.known_pause = True
-            desk.probe_at_s = now_s + self._settings.lane_probe_s
+            desk.probe_at_s = now_s + left_s
 
     def _limits(self, key: LaneKey, context: BatchContext) -> LaneLimits:
         """What holds for a lane: this process's word, then the batch's, then the vendor's settings."""

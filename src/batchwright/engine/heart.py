@@ -33,10 +33,10 @@ class Heart:
             lambda: self._store.register_worker(identity, host=host, pid=pid, now_ms=self._clock.now_ms())
         )
         self._confirm(asked_s)
-        if not self._worker.only_batch:
-            # A person who gives a batch's own command again wants it tried, whatever was found before.
-            pauses = await self._writer.do(self._store.lane_pauses)
-            self._worker.floor.lane_pauses = {pause.lane: pause for pause in pauses}
+        pauses = await self._writer.do(self._store.lane_pauses)
+        self._worker.floor.lane_pauses = {pause.lane: pause for pause in pauses}
+        # A person who gives a batch's own command again wants it tried, whatever was found before.
+        self._worker.floor.honours_pauses = not self._worker.only_batch
 
     def beat_early(self) -> None:
         """A lane with a limit was opened: the others should know soon."""

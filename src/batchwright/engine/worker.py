@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from batchwright.core.errors import NotNow, StoreError, VendorUnavailable
+from batchwright.core.errors import NotNow, StoreError, VendorUnavailable, WrongState
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine import budget
 from batchwright.engine.attempt import Attempts
@@ -83,7 +83,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._dirty = asyncio.Event()
         self._urgent = asyncio.Event()
-        self.floor = Floor(settings=settings, find_price=parts.find_price)
+        self.floor = Floor(settings=settings, find_price=parts.find_price, now_ms=parts.clock.now_ms)
         self.sender = Sender(
             settings=settings,
             attempts=Attempts(clock=parts.clock, chance=parts.chance, day_of=parts.day_of),
@@ -324,6 +324,9 @@ class Worker:
             started_s = self._clock.now_s()
             try:
                 landed = await self.parts.writer.do(lambda: land(store, proposal))
+            except WrongState as error:
+                # Its number is used up: an earlier try did land, and what came of it cannot be told any more.
+                raise StoreError(f"a commit's reply was lost: {error}; the same command goes on from it") from error
             except StoreError as error:
                 self.sender.sending = False
                 self.parts.report(f"checkpoint {proposal.number} failed ({error}); try {tried} of {COMMIT_TRIES}")
