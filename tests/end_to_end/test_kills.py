@@ -152,7 +152,8 @@ def killed_at_random(folder: Path, seed: int) -> int:
         while kills < RANDOM_KILLS and batch.unfinished():
             asked = len(vendor.hits)
             started = batch.start("-", *LAST_OUT)
-            more = chance.randint(1, ROWS // RANDOM_KILLS)
+            # Kills within one round trip again and again, without any answer between, end a row as `worker_lost`.
+            more = chance.randint(IN_FLIGHT + 4, ROWS // RANDOM_KILLS)
             started.until(vendor, lambda vendor, until=asked + more: len(vendor.hits) >= until)  # type: ignore[misc]
             started.kill()
             batch.killed(started.end())

@@ -7,6 +7,7 @@ line the oldest segment goes first.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,15 @@ class BatchLine:
         """Durably reserved, not at a vendor: may be sent now."""
         self.queues: dict[int, LaneQueue] = {}
         """By segment number; queues of open segments, oldest claimed first."""
+
+    def in_turn(self) -> Iterable[LaneQueue]:
+        """The oldest segment first, but before it those whose last worker died (they have a window): one outcome shows
+        that a segment kills nobody. Left behind the others, its window would be halved at each further death until a
+        row of it that was reserved each time, and never sent, is taken for what kills its workers."""
+        queues = self.queues.values()
+        if any(queue.segment.window for queue in queues):
+            return sorted(queues, key=lambda queue: not queue.segment.window)
+        return queues
 
     def unsent(self) -> int:
         return len(self.ready) + sum(len(queue.pending) for queue in self.queues.values())
@@ -152,7 +162,7 @@ class LaneDesk:
             if not line.context.may_send:
                 continue
             lacking = line.context.reserve_bound(share) - len(line.ready)
-            for queue in line.queues.values():
+            for queue in line.in_turn():
                 if lacking <= 0:
                     break
                 if queue.pending:
