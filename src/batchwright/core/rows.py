@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from batchwright.core.errors import Finding
@@ -22,9 +20,8 @@ class SourceRow(msgspec.Struct, gc=False):
     """What else is wrong with the same row."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowView:
-    """One row as a reader sees it."""
+class RowView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One row as a reader sees it. No dataclass: a frozen one takes five times as long to make, and a row is one."""
 
     request_index: int
     byte: int

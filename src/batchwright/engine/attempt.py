@@ -57,8 +57,6 @@ class Attempts:
         self._clock = clock
         self._chance = chance
         self._day_of = day_of
-        self._day = ""
-        self._day_number = -1
 
     def book(self, attempt: Attempt, answer: Answer, now_s: float) -> None:
         """The row's lane learns how it ended; the row ends, or waits for its next attempt; costs are counted."""
@@ -79,14 +77,16 @@ class Attempts:
         context = segment.context
         cost_picousd, unpriced, no_usage = self._cost(desk, answer)
         if segment.lost:
-            self._count_usage(segment, desk, answer, (cost_picousd, unpriced, no_usage))
+            usage_key = self._usage_key(desk, self._clock.now_ms())
+            _count_usage(segment, usage_key, answer, (cost_picousd, unpriced, no_usage))
             segment.tally.cost_picousd += cost_picousd
             if context.capped:
                 context.allowance_picousd += max(0, attempt.worst_picousd - cost_picousd)
             return
         row = attempt.row
         base = segment.base_record(row)
-        record = self._record(attempt, answer, base, now_s)
+        now_ms = self._clock.now_ms()
+        record = self._record(attempt, answer, base, (now_s, now_ms))
         record.cost_picousd += cost_picousd
         record.unpriced += unpriced
         record.no_usage += no_usage
@@ -97,7 +97,7 @@ class Attempts:
         tally.cost_picousd += cost_picousd
         tally.unpriced += unpriced
         tally.no_usage += no_usage
-        self._count_usage(segment, desk, answer, (cost_picousd, unpriced, no_usage))
+        _count_usage(segment, self._usage_key(desk, now_ms), answer, (cost_picousd, unpriced, no_usage))
         doubtful_picousd = 0
         if kind is None:
             desk.successes += 1
@@ -128,6 +128,7 @@ class Attempts:
         """Ends a RESERVED row that cannot be sent at all (our exception, no route): it was never at a vendor."""
         record = msgspec.structs.replace(
             segment.base_record(row),
+            row=row,
             byte=row_map.KIND_BYTES[kind],
             code=kind.value,
             message=message,
@@ -176,10 +177,11 @@ class Attempts:
         prompt, completion, cached = (max(0, count) for count in counts)
         return cost_of(desk.price, prompt, completion, cached), 0, 0
 
-    def _record(self, attempt: Attempt, answer: Answer, base: Record, now_s: float) -> Record:
+    def _record(self, attempt: Attempt, answer: Answer, base: Record, now: tuple[float, int]) -> Record:
+        """`now` is (loop seconds, milliseconds since the epoch)."""
         desk = attempt.desk
         return Record(
-            base.row,
+            attempt.row,
             row_map.PENDING,
             base.attempts + 1,
             base.used,
@@ -198,37 +200,20 @@ class Attempts:
             answer.prompt_tokens,
             answer.completion_tokens,
             answer.cached_tokens,
-            int((now_s - attempt.started_s) * 1000),
-            self._clock.now_ms(),
+            int((now[0] - attempt.started_s) * 1000),
+            now[1],
             0,
             base.rate_limits,
         )
 
-    def _count_usage(self, segment: OpenSegment, desk: LaneDesk, answer: Answer, money: tuple[int, int, int]) -> None:
-        if answer.kind is not None and money == (0, 0, 0) and answer.prompt_tokens == UNKNOWN:
-            return
-        day_number = self._clock.now_ms() // DAY_MS
-        if day_number != self._day_number:
-            self._day_number = day_number
-            self._day = self._day_of(day_number * DAY_MS)
-        key = UsageKey(self._day, desk.key.account, desk.key.model, desk.key.vendor)
-        total = segment.usage.get(key)
-        if total is None:
-            total = segment.usage[key] = UsageSum()
-        total.answers += 1
-        total.cost_picousd += money[0]
-        total.unpriced += money[1]
-        total.no_usage += money[2]
-        tally = segment.tally
-        if answer.prompt_tokens > 0:
-            total.prompt_tokens += answer.prompt_tokens
-            tally.prompt_tokens += answer.prompt_tokens
-        if answer.completion_tokens > 0:
-            total.completion_tokens += answer.completion_tokens
-            tally.completion_tokens += answer.completion_tokens
-        if answer.cached_tokens > 0:
-            total.cached_tokens += answer.cached_tokens
-            tally.cached_tokens += answer.cached_tokens
+    def _usage_key(self, desk: LaneDesk, now_ms: int) -> UsageKey:
+        """One object a desk and day: it is asked for with every answer."""
+        day_number = now_ms // DAY_MS
+        if desk.usage_key is None or day_number != desk.usage_day:
+            desk.usage_day = day_number
+            day = self._day_of(day_number * DAY_MS)
+            desk.usage_key = UsageKey(day, desk.key.account, desk.key.model, desk.key.vendor)
+        return desk.usage_key
 
     def _decide(self, attempt: Attempt, answer: Answer, base: Record) -> Decision:
         assert answer.kind is not None
@@ -308,3 +293,26 @@ class Attempts:
 def row_tokens(row: InputRow) -> int:
     """What a row is taken to cost its lane until its usage is known: a token per four bytes, and its output bound."""
     return (len(row.body) >> 2) + row.output_tokens
+
+
+def _count_usage(segment: OpenSegment, key: UsageKey, answer: Answer, money: tuple[int, int, int]) -> None:
+    """Adds an answer's tokens and money to the segment's usage, and its tokens to the segment's tally."""
+    if answer.kind is not None and money == (0, 0, 0) and answer.prompt_tokens == UNKNOWN:
+        return
+    total = segment.usage.get(key)
+    if total is None:
+        total = segment.usage[key] = UsageSum()
+    total.answers += 1
+    total.cost_picousd += money[0]
+    total.unpriced += money[1]
+    total.no_usage += money[2]
+    tally = segment.tally
+    if answer.prompt_tokens > 0:
+        total.prompt_tokens += answer.prompt_tokens
+        tally.prompt_tokens += answer.prompt_tokens
+    if answer.completion_tokens > 0:
+        total.completion_tokens += answer.completion_tokens
+        tally.completion_tokens += answer.completion_tokens
+    if answer.cached_tokens > 0:
+        total.cached_tokens += answer.cached_tokens
+        tally.cached_tokens += answer.cached_tokens

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from batchwright.core.batch_spec import Destination, LaneKey
 from batchwright.core.lanes import Lane
 from batchwright.core.pricing import Price
+from batchwright.core.records import UsageKey
 from batchwright.engine.open_segment import LaneQueue, OpenSegment
 from batchwright.engine.worker_settings import RESERVE_MIN, LaneLimits
 from batchwright.ports.vendor import Vendor
@@ -73,6 +74,8 @@ class LaneDesk:
         "successes",
         "timer",
         "timer_at_s",
+        "usage_day",
+        "usage_key",
         "vendor",
         "waiting",
     )
@@ -105,6 +108,9 @@ class LaneDesk:
         """Live workers that the limits are divided by."""
         self.sent_since_checkpoint = 0
         self.successes = 0
+        self.usage_key: UsageKey | None = None
+        """What its answers are summed under, of the day `usage_day`."""
+        self.usage_day = 0
         self.answered = 0
         self.timer: TimerHandle | None = None
         self.timer_at_s = 0.0

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from batchwright.engine.desk import BatchLine
 
 
+UNTRIED = Record(row=-1, byte=row_map.RESERVED, attempts=0, used=0)
+
+
 class LaneQueue:
     """The rows of one open segment that go to one lane and are to be reserved, in sending order."""
 
@@ -119,13 +122,16 @@ class OpenSegment:
         self.reserved -= 1
 
     def base_record(self, row: int) -> Record:
-        """The row's cumulative record before the attempt that now ended; a new round begins with no attempt used."""
+        """The row's cumulative record before the attempt that now ended; a new round begins with no attempt used.
+
+        Nearly every row has none, and gets UNTRIED: read it, and take the row's number from elsewhere.
+        """
         note = self.notes.get(row)
         if note is not None:
             return note
         earlier = self.previous_records.get(row)
         if earlier is None:
-            return Record(row=row, byte=row_map.RESERVED, attempts=0, used=0)
+            return UNTRIED
         return Record(
             row=row,
             byte=row_map.RESERVED,
