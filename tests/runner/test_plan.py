@@ -129,7 +129,15 @@ def test_the_command_that_goes_on_is_exact() -> None:
 
 
 def test_a_pause_says_why_and_what_goes_on() -> None:
-    command = ("batchwright", "run", "r")
-    assert paused_texts(paused(PauseCause.LANE), command)[-1].endswith("this goes on: batchwright run r")
+    delivery = Delivery(command=("batchwright", "run", "r"))
+    assert paused_texts(paused(PauseCause.LANE), delivery)[-1].endswith("this goes on: batchwright run r")
     budget = paused(PauseCause.BUDGET, max_cost_picousd=picousd_from_usd(1))
-    assert paused_texts(budget, command)[-1].endswith("batchwright run r --max-cost 2.00")
+    assert paused_texts(budget, delivery)[-1].endswith("batchwright run r --max-cost 2.00")
+
+
+def test_a_paused_retry_is_gone_on_with_by_resume() -> None:
+    batch = paused(PauseCause.LANE)
+    delivery = Delivery(command=("batchwright", "retry", "@last"), output=REQUEST.output, output_format="openai")
+    going_on = f"this goes on: batchwright resume {batch.batch_id} --format openai"
+    assert REQUEST.output is None
+    assert paused_texts(batch, delivery)[-1].endswith(going_on.removesuffix(" --format openai"))

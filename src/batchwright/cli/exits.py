@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +29,7 @@ OUR_FAULT = 1
 REFUSED = 2
 PAUSED = 5
 INTERRUPTED = 130
+SHOWN_LINES = 5
 SHOWN_FINDINGS = 100
 
 EPILOG = """\b
@@ -108,13 +109,26 @@ def nearest_text(name: str, known: Iterable[str]) -> str:
 
 def _say_refused(error: InputRefused) -> None:
     _say(f"Error: {error}")
-    for finding in error.findings[:SHOWN_FINDINGS]:
-        place = f"line {finding.line}: " if finding.line else ""
-        _say(f"  {place}{finding.message} [{finding.code}]")
-    left = error.total - min(len(error.findings), SHOWN_FINDINGS)
+    alike: dict[tuple[str, str], list[int]] = {}
+    for finding in error.findings:
+        if finding.message not in str(error):
+            alike.setdefault((finding.code, finding.message), []).append(finding.line)
+    shown = list(alike.items())[:SHOWN_FINDINGS]
+    for (code, message), lines in shown:
+        _say(f"  {_lines_text(lines)}{message} [{code}]")
+    left = error.total - len(error.findings) + sum(len(lines) for _, lines in list(alike.items())[SHOWN_FINDINGS:])
     if left > 0:
         _say(f"  and {left:,} more (batchwright validate lists them)")
     _say_notes(error)
+
+
+def _lines_text(lines: Sequence[int]) -> str:
+    """ "line 7: ", "lines 7, 8, 9 and 4 more: "; nothing for what is said of the whole input."""
+    if not any(lines):
+        return ""
+    numbers = ", ".join(f"{line:,}" for line in lines[:SHOWN_LINES])
+    more = f" and {len(lines) - SHOWN_LINES:,} more" if len(lines) > SHOWN_LINES else ""
+    return f"line{'s' if len(lines) > 1 else ''} {numbers}{more}: "
 
 
 def _say_error(error: Exception) -> None:

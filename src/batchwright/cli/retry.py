@@ -55,8 +55,8 @@ def retry_command(batch: str, **given: Any) -> int:
         else "no row is like that; none is sent again"
     )
     click.echo(f"{batch_id}: {begun}.", err=True)
-    if given["no_run"]:
-        return 0
+    if given["no_run"] or not rows:
+        return 0  # nothing began, so nothing is written either: `export` writes what stands
     display, pace = open_display(settings.progress), options.pace_of(settings)
     going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=pace, display=display)
     return finish(run_async(going_on, sends=True), as_json=given["as_json"])

@@ -2,8 +2,8 @@
 
 A row still RESERVED may be at a vendor, may have been answered and paid for, or may never have been sent: nobody
 knows. It gets a note of one attempt in doubt and goes back to PENDING, or ends: as `in_doubt` under
-`on_uncertain=fail` or when its attempts are used up, as `worker_lost` when it is the only reserved row at a third or
-later death, so that a row which kills its worker never loops.
+`on_uncertain=fail` or when its attempts are used up, as `worker_lost` when it was the only reserved row at three deaths
+with no outcome in its segment between them, so that a row which kills its worker never loops.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.records import Record, Tally
 
 POISON_DEATHS = 3
-"""Deaths of a segment from which a row that was reserved alone counts as the cause."""
+"""Deaths, one after another, at which a row was out alone: from so many on it counts as their cause. Fewer, or any row
+that happens to be the last one out, would blame rows for machines that are switched off at a bad moment."""
 
 
 class OnUncertain(StrEnum):
@@ -59,7 +60,7 @@ def resolve(
     """
     new_map = bytearray(lost_map)
     doubtful = [row for row, byte in enumerate(lost_map) if byte == row_map.RESERVED]
-    poison = len(doubtful) == 1 and deaths >= POISON_DEATHS
+    alone = len(doubtful) == 1
     records: list[Record] = []
     first: list[int] = []
     tally = Tally()
@@ -67,7 +68,8 @@ def resolve(
         before = last.get(row)
         base = before if before is not None else Record(row=row, byte=row_map.RESERVED, attempts=0, used=0)
         used = base.used + 1
-        if poison:
+        deaths_alone = base.alone + alone
+        if deaths >= POISON_DEATHS and deaths_alone >= POISON_DEATHS:
             end = FailureKind.WORKER_LOST
         elif policy is OnUncertain.FAIL or used >= max_attempts:
             end = FailureKind.IN_DOUBT
@@ -95,6 +97,7 @@ def resolve(
             "attempts": base.attempts + 1,
             "used": used,
             "doubts": base.doubts + 1,
+            "alone": deaths_alone,
         }
         if end is not None and byte == row_map.KIND_BYTES[end]:
             changes |= {"body": b"", "http_status": 0, "code": end.value, "message": MESSAGES[end]}

@@ -57,6 +57,8 @@ class Record(msgspec.Struct, array_like=True, gc=False):
     """For a note: the row must not be sent again before this moment (milliseconds since the epoch)."""
     rate_limits: int = 0
     """Attempts in the present round that ended as rate_limited while the lane had successes in between."""
+    alone: int = 0
+    """Deaths of a worker in the present round at which this row was the only one of its segment that was out."""
 
 
 class Tally(msgspec.Struct, kw_only=True, gc=False):

@@ -23,6 +23,8 @@ from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.vendor import Answer, VendorCall
 
 DAY_MS = 86_400_000
+GATE_MESSAGE_CHARS = 300
+"""Of the vendor's own sentence, in the reason why a gate shut."""
 
 DROPPED = Answer(
     kind=FailureKind.NETWORK, code="dropped", message="the grace time was over before this row was answered"
@@ -195,7 +197,7 @@ class Attempts:
             answer.message,
             answer.body,
             answer.request_id,
-            desk.key.vendor,
+            desk.answered_by,
             desk.price.price_id if desk.price is not None and answer.cost_picousd == UNKNOWN else "",
             answer.prompt_tokens,
             answer.completion_tokens,
@@ -204,6 +206,7 @@ class Attempts:
             now[1],
             0,
             base.rate_limits,
+            base.alone,
         )
 
     def _usage_key(self, desk: LaneDesk, now_ms: int) -> UsageKey:
@@ -212,7 +215,7 @@ class Attempts:
         if desk.usage_key is None or day_number != desk.usage_day:
             desk.usage_day = day_number
             day = self._day_of(day_number * DAY_MS)
-            desk.usage_key = UsageKey(day, desk.key.account, desk.key.model, desk.key.vendor)
+            desk.usage_key = UsageKey(day, desk.key.account, desk.key.model, desk.answered_by)
         return desk.usage_key
 
     def _decide(self, attempt: Attempt, answer: Answer, base: Record) -> Decision:
@@ -287,7 +290,8 @@ class Attempts:
             context.gate = None
             context.gate_passed = True
         elif verdict is GateVerdict.SHUT:
-            context.gate_shut = context.gate.sentence
+            said = f": {record.message[:GATE_MESSAGE_CHARS]}" if record.message else ""
+            context.gate_shut = f"{context.gate.sentence}{said}"
 
 
 def row_tokens(row: InputRow) -> int:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from batchwright.core.batch_state import Pause, PauseCause
-from batchwright.core.errors import WrongState
+from batchwright.core.errors import VendorUnavailable, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.money import usd_text
 from batchwright.engine.batch_context import BatchContext
@@ -270,8 +270,14 @@ class Closing:
             batch_id = context.batch_id
             lane_sets = await self._writer.do(partial(self._store.open_lane_sets, batch_id))
             lanes = sorted({lane for lane_set in lane_sets for lane in lane_set.split("\n")})
-            paused = [lane for lane in lanes if lane in blocked and self._floor.desks[lane].lane.paused_reason]
-            if lanes and paused == lanes:
+            if not lanes or not blocked.issuperset(lanes):
+                continue
+            lacking = [self._worker.lacking[lane] for lane in lanes if lane in self._worker.lacking]
+            if lacking:
+                # Nothing is wrong with the batch: a process that has the key goes on with it.
+                if self._worker.only_batch:
+                    self._worker.fail(VendorUnavailable("; ".join(dict.fromkeys(lacking))))
+            else:
                 reason = self._floor.desks[lanes[0]].lane.paused_reason
                 self._pause(context, PauseCause.LANE, f"{_lane_name(lanes[0])}: {reason}", lanes[0])
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from batchwright.engine.batch_context import BatchContext
 
 
+SIMULATED = "simulated"
+
+
 class BatchLine:
     """One batch's rows at one desk."""
 
@@ -114,6 +117,11 @@ class LaneDesk:
         self.answered = 0
         self.timer: TimerHandle | None = None
         self.timer_at_s = 0.0
+
+    @property
+    def answered_by(self) -> str:
+        """The vendor as answers and bills name it: what is made up never stands under a real vendor's name."""
+        return SIMULATED if self.destination.protocol == SIMULATED else self.key.vendor
 
     @property
     def blocked(self) -> str:

@@ -402,10 +402,7 @@ class Worker:
         desk.missing_key = self.parts.vendors.missing_key(desk.destination)
         if desk.missing_key:
             sentence = f"the variable {desk.missing_key} with the key for {desk.destination.vendor} is not set here"
-            if self.only_batch:
-                self._failure = VendorUnavailable(sentence)
-            else:
-                self.parts.report(f"{sentence}; its rows are left to workers that have it")
+            self.parts.report(f"{sentence}; its rows are left to workers that have it")
             self.lacking[str(desk.key)] = sentence
             self.wake_now()
             return

@@ -21,6 +21,13 @@ def again(command: Sequence[str]) -> str:
     return shlex.join(word for word in command if word != FRESH_FLAG)
 
 
+def going_on(batch_id: str, delivery: Delivery) -> str:
+    """What goes on with a batch that was left open. A `retry` began its round already and is refused a second time."""
+    if len(delivery.command) > 1 and delivery.command[1] in ("retry", "resume"):
+        return resume(batch_id, delivery)
+    return again(delivery.command)
+
+
 def with_cap(command: Sequence[str], cap_picousd: int) -> str:
     """The command with twice the cap it ran into (the person sees the figure and changes it)."""
     raised = max((Decimal(cap_picousd) / PICO * 2).quantize(Decimal("0.01"), ROUND_UP), Decimal("0.01"))
@@ -48,7 +55,16 @@ def export(batch_id: str, delivery: Delivery) -> str:
 
 
 def retry(batch_id: str, delivery: Delivery) -> str:
-    words = ["batchwright", "retry", batch_id]
+    return _with_output("retry", batch_id, delivery)
+
+
+def resume(batch_id: str, delivery: Delivery) -> str:
+    return _with_output("resume", batch_id, delivery)
+
+
+def _with_output(verb: str, batch_id: str, delivery: Delivery) -> str:
+    words = ["batchwright", verb, batch_id]
     if delivery.output is not None:
         words += ["-o", str(delivery.output)]
+        words += ["--format", delivery.output_format] if delivery.output_format else []
     return shlex.join(words)

@@ -58,12 +58,12 @@ def left_open(driven: Driven, delivery: Delivery) -> RunOutcome:
     status = driven.status
     report = build_report(status, None, timing=driven.timing, strict=delivery.strict)
     if status.state is BatchState.PAUSED:
-        code, closing = EXIT_PAUSED, paused_texts(status, delivery.command)
+        code, closing = EXIT_PAUSED, paused_texts(status, delivery)
     elif driven.failure is not None:
         code = EXIT_PAUSED
         closing = (
             str(driven.failure),
-            f"Nothing is lost. When that is put right, this goes on: {commands.again(delivery.command)}",
+            f"Nothing is lost. When that is put right, this goes on: {commands.going_on(status.batch_id, delivery)}",
         )
     else:
         code, closing = EXIT_INTERRUPTED, _interrupted_texts(driven, delivery)
@@ -76,7 +76,7 @@ def _interrupted_texts(driven: Driven, delivery: Delivery) -> tuple[str, ...]:
     done = driven.status.total - driven.status.counts.open
     return (
         f"Interrupted. Nothing is lost: {count_text(done)} of {plural(driven.status.total, 'row')} are done.",
-        f"This goes on: {commands.again(delivery.command)}",
+        f"This goes on: {commands.going_on(driven.status.batch_id, delivery)}",
     )
 
 
@@ -90,7 +90,7 @@ def watched(driven: Driven, delivery: Delivery) -> RunOutcome:
         code = EXIT_INTERRUPTED
         closing = (f"Stopped watching; {status.batch_id} goes on. To watch again: batchwright watch {status.batch_id}",)
     elif status.state is BatchState.PAUSED:
-        closing = paused_texts(status, delivery.command)
+        closing = paused_texts(status, delivery)
     return _reported(report, closing, code)
 
 

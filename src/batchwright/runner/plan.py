@@ -16,6 +16,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 from batchwright.core import row_map
 from batchwright.core.batch_state import BatchState, PauseCause
@@ -23,7 +24,7 @@ from batchwright.core.row_options import RowOptions
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
 from batchwright.runner.figures import count_text, money_text, plural, shown_text
-from batchwright.runner.request import RunRequest
+from batchwright.runner.request import Delivery, RunRequest
 
 
 class Step(StrEnum):
@@ -61,8 +62,13 @@ def identity_options(rows: RowOptions) -> dict[str, str]:
     }
     options |= {f"--param {name}": json.dumps(value, sort_keys=True) for name, value in rows.params.items()}
     for position, destination in enumerate(rows.destinations):
-        parts = [destination.vendor, destination.base_url, *destination.models]
-        parts += [destination.protocol] if destination.protocol != "openai" else []
+        if destination.protocol == "simulated":
+            options["destination"] = "the simulator"
+            break
+        # An address that was given without a name is called by its host: once is enough.
+        named = destination.vendor if destination.vendor != urlsplit(destination.base_url).netloc else ""
+        parts = [named, destination.base_url, *destination.models]
+        parts += ["the local model"] if destination.protocol == "local" else []
         parts += [f"profile {destination.profile}"] if destination.profile else []
         parts += [f"file {destination.model_file}"] if destination.model_file else []
         name = "destination" if not position else f"destination {position + 1}"
@@ -145,17 +151,18 @@ def _ended_text(batch: BatchStatus) -> str:
     return f"{batch.batch_id} of this input has ended ({batch.state.value}); nothing is sent. (--fresh starts anew.)"
 
 
-def paused_texts(batch: BatchStatus, command: Sequence[str]) -> tuple[str, ...]:
+def paused_texts(batch: BatchStatus, delivery: Delivery) -> tuple[str, ...]:
     """Why it stands, and the exact command that goes on."""
     lines = [f"Paused ({pause.cause.value}): {shown_text(pause.reason, 1000)}" for pause in batch.pauses]
     if not lines:
         lines = ["Paused."]
     if any(pause.cause is PauseCause.BUDGET for pause in batch.pauses):
-        lines.append(
-            f"Nothing is lost. With a higher cap it goes on: {commands.with_cap(command, batch.spec.max_cost_picousd)}"
-        )
+        higher = commands.with_cap(delivery.command, batch.spec.max_cost_picousd)
+        lines.append(f"Nothing is lost. With a higher cap it goes on: {higher}")
     else:
-        lines.append(f"Nothing is lost. When that is put right, this goes on: {commands.again(command)}")
+        lines.append(
+            f"Nothing is lost. When that is put right, this goes on: {commands.going_on(batch.batch_id, delivery)}"
+        )
     return tuple(lines)
 
 

@@ -85,7 +85,10 @@ def reopen(connections: Connections, batch_id: str, chosen: frozenset[int], dead
             _begin(connection, row, (chosen, deadline_ms))
             row = batches.get(connection, batch_id)
         elif row.phase != "reopening":
-            raise WrongState(f"Batch {batch_id} has not ended: a new round can begin once all its rows have.")
+            raise WrongState(
+                f"Batch {batch_id} has not ended: a new round can begin once all its rows have. `batchwright resume "
+                f"{batch_id}` goes on with it, `batchwright cancel {batch_id}` ends it."
+            )
         done = _step(connection, row)
     while not done:
         with connections.write() as connection:
