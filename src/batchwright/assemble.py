@@ -33,6 +33,7 @@ from batchwright.ports.vendor import Vendor
 from batchwright.prices.open import open_prices
 from batchwright.runner import run as running
 from batchwright.runner.deliver import deliver
+from batchwright.runner.figures import plural
 from batchwright.runner.interrupts import interrupts_of_process
 from batchwright.runner.outcome import RunOutcome
 from batchwright.runner.report import NOTHING_DONE
@@ -47,6 +48,7 @@ from batchwright.vendors.registry import OpenVendors
 STORE_FILE = "batchwright.sqlite"
 MS = 1000
 READERS = 2
+TELL_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,12 +312,32 @@ async def work(settings: Settings, *, until_idle: bool, display: Display) -> int
             asked = LaneLimits()
             worker = _start_worker(machine, vendors, say=display.say, asked=asked, until_idle=until_idle)
             ending = asyncio.create_task(_end_on_interrupt(worker, seams), name="interrupts")
+            telling = asyncio.create_task(_tell_of_work(worker, machine.clock, display.say), name="telling")
             try:
                 await worker.wait()
             finally:
                 ending.cancel()
+                telling.cancel()
                 await worker.stop(grace=False)
         return 130 if seams.interrupts.count else 0
+
+
+async def _tell_of_work(worker: LoopWorker, clock: SystemClock, say: Callable[[str], None]) -> None:
+    """A line now and then about what the worker does, and one when it has nothing to do."""
+    say("Working on the batches of this machine; Ctrl-C ends.")
+    told = ""
+    while (view := worker.view()) is not None:
+        waiting = "; ".join(f"{lane.lane.split('|')[0]}: {lane.waiting}" for lane in view.lanes if lane.waiting)
+        if view.in_flight or view.retries_waiting:
+            text = f"{plural(view.answered, 'answer')} so far, {view.in_flight:,} in flight"
+        else:
+            text = f"{plural(view.answered, 'answer')} so far; no rows to send"
+        text += f"; {waiting}" if waiting else ""
+        text += f"; {view.note}" if view.note else ""
+        if text != told:
+            say(text)
+            told = text
+        await clock.sleep(TELL_EVERY_S)
 
 
 async def _end_on_interrupt(worker: LoopWorker, seams: Seams) -> None:

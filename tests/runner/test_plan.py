@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -137,7 +138,6 @@ def test_a_pause_says_why_and_what_goes_on() -> None:
 
 def test_a_paused_retry_is_gone_on_with_by_resume() -> None:
     batch = paused(PauseCause.LANE)
-    delivery = Delivery(command=("batchwright", "retry", "@last"), output=REQUEST.output, output_format="openai")
-    going_on = f"this goes on: batchwright resume {batch.batch_id} --format openai"
-    assert REQUEST.output is None
-    assert paused_texts(batch, delivery)[-1].endswith(going_on.removesuffix(" --format openai"))
+    delivery = Delivery(command=("batchwright", "retry", "@last"), output=Path("a.jsonl"), output_format="openai")
+    going_on = f"this goes on: batchwright resume {batch.batch_id} -o a.jsonl --format openai"
+    assert paused_texts(batch, delivery)[-1].endswith(going_on)

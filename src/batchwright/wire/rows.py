@@ -297,7 +297,7 @@ class RowDecoder:
             destination.vendor + (f" ({', '.join(destination.models[:5])})" if destination.models else "")
             for destination in self._options.destinations[:20]
         ]
-        listed = f"configured: {', '.join(vendors)}" if vendors else "nowhere to send it is configured"
+        listed = f"configured: {', '.join(vendors)}" if vendors else "no endpoint can be used"
         return Problem(
             "unroutable", f"{named}; {listed}. Models of the local server are named local/NAME", "body.model"
         )
