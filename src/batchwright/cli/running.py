@@ -29,11 +29,12 @@ def run_async(work: Coroutine[Any, Any, T], *, sends: bool = False) -> T:
     """Runs it to its end. `sends`: on the fast loop and with flat memory, which pay where rows are sent."""
     import asyncio
 
-    from batchwright.fabric.system import keep_memory_flat
+    from batchwright.fabric.system import collect_seldom, keep_memory_flat
 
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     if sends:
         keep_memory_flat()
+        collect_seldom()
     if sends and sys.platform != "win32":
         import uvloop
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import random
 import secrets
 import sys
@@ -40,6 +41,18 @@ class SystemChance:
 def utc_day(moment_ms: int) -> str:
     """`YYYY-MM-DD` in UTC."""
     return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%d")
+
+
+GC_THRESHOLDS = (50_000, 20, 100)
+"""A row leaves no cycles behind; at the defaults the collector looks through everything that was imported for nothing,
+which takes 4% of a run's CPU."""
+
+
+def collect_seldom() -> None:
+    """Takes what is there now out of the cyclic collector's sight, and calls it seldom; for a process of our own."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
