@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from batchwright.core.batch_spec import Destination
-from batchwright.core.errors import BatchwrightError
+from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.core.pricing import Price
 from batchwright.core.rows import SourceRow
 from batchwright.core.worker_id import WorkerId
@@ -126,7 +126,7 @@ def _prices(settings: Settings, clock: SystemClock) -> FindPrice:
 @asynccontextmanager
 async def _open_vendors(settings: Settings, clock: SystemClock) -> AsyncIterator[OpenVendors]:
     """Every vendor and client that is opened is closed at the end, the local model's server with them."""
-    environ = settings.environment()
+    keys, environ = settings.key_values(), settings.process_environment()
 
     def open_http(timeout_s: float) -> HttpClient:
         timeouts = Timeouts(first_byte_s=timeout_s, total_s=timeout_s) if timeout_s else Timeouts()
@@ -138,7 +138,7 @@ async def _open_vendors(settings: Settings, clock: SystemClock) -> AsyncIterator
         cache = settings.cache_dir
         return await open_local_vendor(destination, http=http, environ=environ, cache=cache, clock=clock)
 
-    vendors = OpenVendors(open_http, environ, clock, local=open_local)
+    vendors = OpenVendors(open_http, keys, clock, local=open_local)
     try:
         yield vendors
     finally:
@@ -266,6 +266,7 @@ async def _seams(settings: Settings, display: Display) -> AsyncIterator[tuple[Ma
 
 async def run(settings: Settings, request: RunRequest, *, display: Display) -> RunOutcome:
     """`batchwright run`: from the file to the file."""
+    _refuse_state_folder(settings, request.delivery)
     async with _seams(settings, display) as (machine, seams):
         return await running.run(
             request,
@@ -277,6 +278,12 @@ async def run(settings: Settings, request: RunRequest, *, display: Display) -> R
             locks=seams.locks,
             interrupts=seams.interrupts,
         )
+
+
+def _refuse_state_folder(settings: Settings, delivery: Delivery) -> None:
+    for path in (delivery.output, delivery.failed_output):
+        if path is not None and path.resolve().is_relative_to(settings.state_dir.resolve()):
+            raise UsageError(f"{path} is inside the state folder ({settings.state_dir}); choose a place outside it")
 
 
 async def go_on(settings: Settings, batch_id: str, *, delivery: Delivery, pace: Pace, display: Display) -> RunOutcome:
@@ -293,6 +300,7 @@ async def look_on(settings: Settings, batch_id: str, *, delivery: Delivery, disp
 
 async def export(settings: Settings, batch_id: str, *, delivery: Delivery, display: Display) -> RunOutcome:
     """`batchwright export`: writes the answers of a batch, in input order."""
+    _refuse_state_folder(settings, delivery)
     async with _seams(settings, display) as (_, seams):
         status = await seams.batches.status(batch_id)
         return await deliver(status, delivery, NOTHING_DONE, seams)

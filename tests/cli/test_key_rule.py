@@ -224,3 +224,12 @@ def test_to_request_carries_the_settings(tmp_path: Path) -> None:
     assert (request.rows.model, request.rows.params, request.rows.limit) == ("m", {"temperature": 0}, 3)
     assert (request.rpm, request.timeout_s, request.gate, request.strict) == (60, 90.0, False, True)
     assert (request.max_attempts, request.max_cost_picousd) == (5, -1)
+
+
+def test_a_dotenv_chooses_no_state_folder_and_is_no_environment(tmp_path: Path) -> None:
+    places = Places(tmp_path, dotenv="HTTPS_PROXY=http://127.0.0.1:9\nPYTHONPATH=/evil\nSOME_KEY=sk-1\n")
+    settings = places.load()
+    assert settings.key_values()["SOME_KEY"] == "sk-1"
+    assert not {"HTTPS_PROXY", "PYTHONPATH", "SOME_KEY"} & set(settings.process_environment())
+    with pytest.raises(UsageError, match="environment alone"):
+        Places(tmp_path, dotenv="BATCHWRIGHT_HOME=state\n").load()

@@ -173,13 +173,25 @@ class TestFilling:
             ({"max_tokens": 7, "max_completion_tokens": 9, "n": 3}, 27),
             ({"max_tokens": -1}, 0),
             ({"max_tokens": "7"}, 0),
-            ({"max_tokens": 7, "n": "x"}, 7),
+            ({"max_tokens": 7, "n": "x"}, 0),
+            ({"max_tokens": 7, "n": "5"}, 0),
+            ({"max_tokens": 7, "best_of": 10}, 70),
+            ({"max_tokens": 7, "previous_response_id": "resp_1"}, 0),
             ({"max_tokens": 10**300}, 0),
             ({"max_tokens": None}, 0),
         ],
     )
     def test_output_bound(self, params: dict[str, object], bound: int) -> None:
         assert decode(envelope(body={"model": "m", "messages": MESSAGES, **params})).row.output_tokens == bound
+
+    def test_input_that_is_kept_elsewhere_has_no_bound(self) -> None:
+        part = {"type": "image_url", "image_url": {"url": "https://pictures.example/a.png"}}
+        messages = [{"role": "user", "content": [part]}]
+        assert decode(envelope(body={"model": "m", "messages": messages, "max_tokens": 7})).row.output_tokens == 0
+
+    def test_a_list_of_prompts_is_as_many_answers(self) -> None:
+        line = envelope(url="/v1/completions", body={"model": "m", "prompt": ["a"] * 10, "max_tokens": 7})
+        assert decode(line).row.output_tokens == 70
 
 
 class TestFindings:

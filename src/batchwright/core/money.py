@@ -5,6 +5,8 @@ from __future__ import annotations
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 
 PICO = 10**12
+MAX_DIGITS = 40
+"""Before or after the point; what has more is no amount of money."""
 
 
 def picousd_from_usd(text: str | float | Decimal) -> int:
@@ -13,8 +15,9 @@ def picousd_from_usd(text: str | float | Decimal) -> int:
         amount = Decimal(str(text))
     except InvalidOperation as error:
         raise ValueError(f"not an amount: {text!r}") from error
-    if not amount.is_finite():
-        raise ValueError(f"not an amount: {text!r}")
+    # Before anything is made of it: ten characters can stand for a number with a million digits.
+    if not amount.is_finite() or "_" in str(text)[:40] or (amount and abs(amount.adjusted()) > MAX_DIGITS):
+        raise ValueError(f"not an amount: {str(text)[:40]!r}")
     return int((amount * PICO).to_integral_value(ROUND_HALF_EVEN))
 
 

@@ -23,6 +23,8 @@ from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.vendor import Answer, VendorCall
 
 DAY_MS = 86_400_000
+MAX_ROW_PICOUSD = 10**15
+"""A thousand USD for one attempt."""
 GATE_MESSAGE_CHARS = 300
 """Of the vendor's own sentence, in the reason why a gate shut."""
 
@@ -100,31 +102,37 @@ class Attempts:
         tally.unpriced += unpriced
         tally.no_usage += no_usage
         _count_usage(segment, self._usage_key(desk, now_ms), answer, (cost_picousd, unpriced, no_usage))
-        doubtful_picousd = 0
+        # Answered at a cost nobody can tell: under a cap it may have been the most. (A doubt below is the same charge.)
+        doubtful_picousd = attempt.worst_picousd if unpriced or no_usage else 0
         if kind is None:
             desk.successes += 1
             record.byte = row_map.FLAG_BYTES[answer.flag]
             self._finish(segment, record)
-        else:
-            decision = self._decide(attempt, answer, base)
-            record.used += decision.uses_attempt
-            record.rate_limits += decision.rate_limit_counted
-            if decision.doubt:
-                record.doubts += 1
-                tally.doubts += 1
-                doubtful_picousd = attempt.worst_picousd
-                tally.possible_picousd += doubtful_picousd
-            if decision.again:
-                self._again(attempt, record, decision, now_s)
-            else:
-                assert decision.end is not None
-                record.byte = row_map.KIND_BYTES[decision.end]
-                self._finish(segment, record)
+        elif self._after_failure(attempt, answer, (base, record), now_s):
+            tally.doubts += 1
+            doubtful_picousd = attempt.worst_picousd
+        tally.possible_picousd += doubtful_picousd
         if context.capped:
             left = cost_picousd + doubtful_picousd
             context.spent_picousd += left
             # A vendor may bill more than the row's worst case, and a soft cap knows none: then nothing is left of it.
             context.allowance_picousd = max(0, context.allowance_picousd + attempt.worst_picousd - left)
+
+    def _after_failure(self, attempt: Attempt, answer: Answer, records: tuple[Record, Record], now_s: float) -> bool:
+        """The row waits for another attempt, or ends; true if the attempt may have been paid for. `records` are the one
+        before the attempt and the one after it, which has not been filed yet."""
+        base, record = records
+        decision = self._decide(attempt, answer, base)
+        record.used += decision.uses_attempt
+        record.rate_limits += decision.rate_limit_counted
+        record.doubts += decision.doubt
+        if decision.again:
+            self._again(attempt, record, decision, now_s)
+        else:
+            assert decision.end is not None
+            record.byte = row_map.KIND_BYTES[decision.end]
+            self._finish(attempt.queue.segment, record)
+        return decision.doubt
 
     def fail_unsent(self, segment: OpenSegment, row: int, kind: FailureKind, message: str) -> None:
         """Ends a RESERVED row that cannot be sent at all (our exception, no route): it was never at a vendor."""
@@ -171,13 +179,14 @@ class Attempts:
             return 0, 0, 0
         if answer.prompt_tokens == UNKNOWN:
             # Without the input's count what it cost is not known, whatever is said of the output.
-            billed = answer.kind is None or answer.kind is FailureKind.ANSWER_TOO_LARGE
-            return 0, 0, 1 if billed or answer.completion_tokens != UNKNOWN else 0
+            return 0, 0, 1 if _was_answered(answer) or answer.completion_tokens != UNKNOWN else 0
         if desk.price is None:
             return 0, 1, 0
         counts = (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens)
         prompt, completion, cached = (max(0, count) for count in counts)
-        return cost_of(desk.price, prompt, completion, cached), 0, 0
+        cost_picousd = cost_of(desk.price, prompt, completion, cached)
+        # Beyond reason is not known: one vendor's slip must not be a bill, nor pass what 64 bits can hold.
+        return (cost_picousd, 0, 0) if cost_picousd <= MAX_ROW_PICOUSD else (0, 1, 0)
 
     def _record(self, attempt: Attempt, answer: Answer, base: Record, now: tuple[float, int]) -> Record:
         """`now` is (loop seconds, milliseconds since the epoch)."""
@@ -292,6 +301,13 @@ class Attempts:
         elif verdict is GateVerdict.SHUT:
             said = f": {record.message[:GATE_MESSAGE_CHARS]}" if record.message else ""
             context.gate_shut = f"{context.gate.sentence}{said}"
+
+
+def _was_answered(answer: Answer) -> bool:
+    """Whether the vendor did the work, although what came cannot be used."""
+    if answer.kind is None or answer.kind is FailureKind.ANSWER_TOO_LARGE:
+        return True
+    return answer.kind is FailureKind.BAD_RESPONSE and 200 <= answer.http_status <= 299
 
 
 def row_tokens(row: InputRow) -> int:

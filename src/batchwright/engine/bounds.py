@@ -73,7 +73,7 @@ def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], price_of: LanePrice)
 
 def _unbounded(source: SourceRow, position: int, *, priced: bool) -> Finding:
     row = source.row
-    lacking = [] if row.output_tokens else ["no max_tokens"]
+    lacking = [] if row.output_tokens else ["no bound on its tokens (no max_tokens, or input kept elsewhere)"]
     lacking += [] if priced else [f"no known price for model {row.model!r}"]
     lacks = " and ".join(lacking)
     return Finding(

@@ -86,9 +86,16 @@ class Settings:
         found = self.variables.get(name)
         return found.value if found is not None else ""
 
-    def environment(self) -> dict[str, str]:
-        """The environment over `.env`, keys among it: for the vendors' adapter and the local server alone."""
-        return {**self.variables.dotenv, **{name: text for name, text in self.variables.environment.items() if text}}
+    def key_values(self) -> dict[str, str]:
+        """The environment over `.env`: for looking keys up by their variables' names, and for nothing else."""
+        return {**self.variables.dotenv, **self.process_environment()}
+
+    def process_environment(self) -> dict[str, str]:
+        """What this process was started with, `.env` left out: proxies, certificates and what a child process gets.
+
+        A `.env` may have come with a project; it must not choose who reads the traffic, or what code a child runs.
+        """
+        return {name: text for name, text in self.variables.environment.items() if text}
 
     def source_of(self, name: str) -> Source:
         """Where a setting came from. `name` is that of `settings.table.SETTINGS`."""

@@ -131,6 +131,11 @@ def _variable_layer(origin: Origin, texts: Mapping[str, str], file: str, folder:
     found: dict[str, Sourced[object]] = {}
     for name, setting in SETTINGS.items():
         for variable in (variable_of(name), setting.fallback):
+            if texts.get(variable) and origin is Origin.DOTENV and not setting.in_files:
+                raise UsageError(
+                    f"{place}{variable} is taken from the environment alone: a file that came with a project must not "
+                    "choose which batches are worked on, and with whose keys"
+                )
             if texts.get(variable):
                 source = Source(origin=origin, name=variable, file=file)
                 found[name] = Sourced(_read(name, texts[variable], f"{place}{variable}", folder), source)

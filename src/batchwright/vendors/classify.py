@@ -11,6 +11,7 @@ An unknown shape is never taken for success, and no shape raises.
 
 from __future__ import annotations
 
+import json
 from typing import Any, assert_never
 
 import msgspec
@@ -101,6 +102,8 @@ def _says_zero(head: bytes, profile: Profile) -> bool:
 
 def _read_success(status: int, body: bytes, *, profile: Profile, endpoint: str) -> Answer:
     parsed = _parse(body, endpoint)
+    if parsed is None and (mended := _without_nan(body)):
+        body, parsed = mended, _parse(mended, endpoint)
     if parsed is None:
         return _no_answer(status, body, profile)
     if parsed.error or parsed.object == "error" or parsed.type == "error":
@@ -161,6 +164,17 @@ def _decode(body: bytes) -> object:
         return msgspec.json.decode(body)
     except _BROKEN:
         return None
+
+
+def _without_nan(body: bytes) -> bytes:
+    """An answer that is JSON but for NaN and Infinity, which Python servers write into logprobs: those become null.
+    Empty for anything else."""
+    if b"NaN" not in body and b"Infinity" not in body:
+        return b""
+    try:
+        return msgspec.json.encode(json.loads(body))
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        return b""
 
 
 def _stated_cost(parsed: Parsed, profile: Profile) -> int:

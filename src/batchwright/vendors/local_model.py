@@ -36,6 +36,7 @@ READY_WITHIN_S = 60.0
 MAX_THREADS = 4
 """A model this small gains little from more."""
 STOP_WITHIN_S = 5.0
+SECRET_ENDINGS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIALS")
 MAX_RESTARTS = 10
 RESTARTS_WITHIN_S = 600.0
 """More ends than that in this time: starting it again does not help. One row that ends it whenever it is sent has used
@@ -140,7 +141,7 @@ async def start_local_server(
     command = [*program, "--model", str(model_file), "--alias", alias, "--slots", str(slots)]
     command += ["--context-tokens", str(context_tokens), "--threads", str(threads or inference_threads(usable_cpus()))]
     command += ["--parent", str(os.getpid())]
-    child_environ = {**environ, KEY_VARIABLE: key}
+    child_environ = {**without_secrets(environ), KEY_VARIABLE: key}
 
     async def start(port: int) -> _Child:
         return await _start_child([*command, "--port", str(port)], child_environ, ready_within_s)
@@ -179,6 +180,11 @@ async def _start_child(command: Sequence[str], environ: Mapping[str, str], ready
         address = await _read_address(process, log, ready_within_s)
         undo.pop_all()
     return _Child(process=process, log=log, address=address)
+
+
+def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a child that answers rows is told of the environment: nothing that is called a key, token or secret."""
+    return {name: text for name, text in environ.items() if not name.upper().endswith(SECRET_ENDINGS)}
 
 
 def require_package() -> None:

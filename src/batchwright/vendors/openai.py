@@ -8,6 +8,9 @@ even that of a vendor which repeats the key it refuses.
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import quote
+
+import msgspec
 
 from batchwright.ports.clock import Clock
 from batchwright.ports.http import HttpClient, HttpEnd, HttpTarget
@@ -16,6 +19,7 @@ from batchwright.vendors.classify import classify
 from batchwright.vendors.late_answer import LateAnswer, internal_answer
 from batchwright.vendors.profiles import Profile
 
+HIDDEN = "[key]"
 LEAST_KEY_CHARS = 8
 """A shorter key is a placeholder ("none", "EMPTY"): no secret, and a word that answers may well hold."""
 LIMITS_SAMPLE = 32
@@ -82,17 +86,43 @@ def _target_opener(http: HttpClient, base_url: str, headers: dict[str, str]) -> 
 
 
 def _key_hider(key: str) -> Callable[[Answer], None]:
-    """What takes the key out of a refusal that repeats it: refusals are stored, shown and exported."""
+    """What takes the key out of a refusal that repeats it: refusals are stored, shown and exported.
+
+    The words we took out of it are looked at as they are read, so that an escaped key is found too; and since they are
+    cut to a length, a beginning of the key at their end counts as the key.
+    """
     plain = key.encode("latin-1", "replace")
+    escaped = quote(key, safe="")
+
+    def clean(text: str) -> str:
+        text = text.replace(key, HIDDEN).replace(escaped, HIDDEN)
+        ending = text.rstrip("….")
+        for length in range(len(key) - 1, LEAST_KEY_CHARS - 1, -1):
+            if ending.endswith(key[:length]):
+                return ending[:-length] + HIDDEN
+        return text
 
     def hide(answer: Answer) -> None:
-        if len(plain) >= LEAST_KEY_CHARS and plain in answer.body:
-            answer.body = answer.body.replace(plain, b"[key]")
-            answer.message = answer.message.replace(key, "[key]")
-            answer.code = answer.code.replace(key, "[key]")
-            answer.param = answer.param.replace(key, "[key]")
+        if len(plain) < LEAST_KEY_CHARS:
+            return
+        if plain in answer.body:
+            answer.body = answer.body.replace(plain, HIDDEN.encode())
+        elif _holds(answer.body, key):
+            answer.body = msgspec.json.encode({"error": {"message": "left out: it repeated the key"}})
+        answer.message, answer.code = clean(answer.message), clean(answer.code)
+        answer.param, answer.request_id = clean(answer.param), clean(answer.request_id)
 
     return hide
+
+
+def _holds(body: bytes, key: str) -> bool:
+    """Whether a body that has escapes spells the key in one of its texts."""
+    if b"\\" not in body:
+        return False
+    try:
+        return key in str(msgspec.json.decode(body))
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def join_url(base_url: str, endpoint: str) -> str:

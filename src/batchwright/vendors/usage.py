@@ -9,9 +9,10 @@ from batchwright.core.records import UNKNOWN
 
 NULL = msgspec.Raw(b"null")
 """The default of a field kept raw. (`Raw | None` would mean null only, and refuse everything else.)"""
-MAX_TOKENS = 2**53
-MAX_COST_PICOUSD = 10**18
-"""A million USD for one row is a slip, and no sum of slips may overflow 64 bits."""
+MAX_TOKENS = 10**9
+"""More for one row is a slip, and counts as not known."""
+MAX_COST_PICOUSD = 10**15
+"""A thousand USD, likewise. Some thousand such rows still fit a sum of 64 bits."""
 
 
 class CachedTokens(msgspec.Struct, gc=False):

@@ -15,6 +15,11 @@ from msgspec import Raw
 from batchwright.core.endpoints import CHAT
 from batchwright.wire.json_text import kind_of
 
+NULL = Raw(b"null")
+"""The default of a field kept raw."""
+ELSEWHERE = (b'"image_url"', b'"file_id"', b'"file_url"')
+"""Marks of input that is fetched or kept by the vendor: how many tokens it is cannot be told from the row's bytes."""
+
 MAX_OUTPUT_TOKENS = 2**40
 """A row's own bound is clamped here: a number with hundreds of digits is legal JSON and no bound at all."""
 
@@ -67,6 +72,10 @@ class _Body(msgspec.Struct, gc=False):
     max_completion_tokens: int | None = None
     max_output_tokens: int | None = None
     n: int | None = None
+    best_of: int | None = None
+    prompt: Raw = NULL
+    """/completions: a list of texts is as many answers."""
+    previous_response_id: Raw = NULL
 
 
 class _ChatBody(_Body, kw_only=True, gc=False):
@@ -88,7 +97,13 @@ def read_body(body: bytes | Raw, endpoint: str) -> BodyFacts | None:
         return None
     if found.stream:
         return None
-    return BodyFacts(found.model or "", _output_bound(found))
+    bound = _output_bound(found)
+    return BodyFacts(found.model or "", 0 if bound and _has_input_elsewhere(body) else bound)
+
+
+def _has_input_elsewhere(body: bytes | Raw) -> bool:
+    data = bytes(body)
+    return any(mark in data for mark in ELSEWHERE) and (b"http" in data or b'"file_id"' in data)
 
 
 def _output_bound(body: _Body) -> int:
@@ -97,8 +112,11 @@ def _output_bound(body: _Body) -> int:
         bound = max(bound, body.max_completion_tokens)
     if body.max_output_tokens is not None:
         bound = max(bound, body.max_output_tokens)
-    if body.n is not None and body.n > 1:
-        bound *= body.n
+    bound *= max(1, body.n or 1, body.best_of or 1)
+    if body.prompt != NULL and bytes(body.prompt).lstrip()[:1] == b"[":
+        bound *= max(1, len(_read_list(body.prompt)))
+    if body.previous_response_id != NULL:
+        return 0  # what the vendor keeps under that name is input too, of unknown length
     return bound if 0 <= bound < MAX_OUTPUT_TOKENS else 0
 
 
@@ -117,19 +135,23 @@ def explain_body(body: bytes | Raw, endpoint: str) -> tuple[BodyFacts, list[Prob
         _check_stream(fields.get("stream"), problems)
         if endpoint == CHAT:
             _check_messages(fields.get("messages"), problems)
-        bounds = _read_other(msgspec.json.encode(numbers))
+        odd = any(name in fields and name not in numbers and bytes(fields[name]) != b"null" for name in _NUMBERS)
+        kept = {name: fields[name] for name in ("prompt", "previous_response_id") if name in fields}
+        bounds = _read_other(msgspec.json.encode(numbers | kept))
     except RecursionError:
         return BodyFacts("", 0), [nested_too_deeply("body")]
     except msgspec.DecodeError as error:
         return BodyFacts("", 0), [Problem("invalid_json_line", f"not valid JSON: {error}", "body")]
-    return BodyFacts(model, _output_bound(bounds)), problems
+    # A vendor may read "5" as 5: what is not understood here bounds nothing.
+    unbounded = odd or _has_input_elsewhere(body)
+    return BodyFacts(model, 0 if unbounded else _output_bound(bounds)), problems
 
 
 def nested_too_deeply(param: str) -> Problem:
     return Problem("invalid_json_line", "brackets are nested too deeply to be read", param)
 
 
-_NUMBERS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "n")
+_NUMBERS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "n", "best_of")
 
 
 def _is_integer(value: Raw) -> bool:
