@@ -388,7 +388,8 @@ class Store(Protocol):
         self, batch_id: str, *, first_index: int = 0, with_input: bool = False, wanted: frozenset[int] | None = None
     ) -> Iterator[SegmentView]:
         """Segments in order, from the one that holds request_index `first_index`, one short read transaction each: a
-        running batch is read as it is, segment by segment.
+        running batch is read as it is, segment by segment. A segment whose answers are large comes as several views of
+        consecutive rows.
 
         `wanted` skips segments with none of these bytes (as they count) without opening a blob.
         """

@@ -14,6 +14,9 @@ from batchwright.store.folding import fold
 from batchwright.store.schema import blob, part
 from batchwright.wire import frames
 
+MERGE_BYTES = 32 * 1024 * 1024
+"""Records that are folded in memory at once: what packs well can be much larger than its blobs."""
+
 _ADD = insert(part)
 _DELETE = delete(part).where(part.c.batch_id == bindparam("of_batch"), part.c.number == bindparam("of_number"))
 _FRAMES = (
@@ -72,8 +75,10 @@ def merge(connection: Connection, key: SegmentKey, ended: tuple[bytes, bytes]) -
     if len(lengths) + bool(last) < 2 or sum(lengths) + len(last) > blobs.MAX_BYTES:
         return None
     before = read(connection, key)
-    packed = [frame.packed for frame in before]
-    records = fold([*packed, last] if last else packed, counted)
+    packed = [*(frame.packed for frame in before), *([last] if last else [])]
+    if sum(frames.unpacked_size(frame) for frame in packed) > MERGE_BYTES:
+        return None
+    records = fold(packed, counted)
     result = frames.pack_records(list(records.values()))
     if len(result) > blobs.MAX_BYTES:
         return None

@@ -12,15 +12,17 @@ from batchwright.core import row_map
 from batchwright.core.batch_state import BatchFacts
 from batchwright.core.failures import FailureKind
 from batchwright.core.identity import hash_custom_id
-from batchwright.core.records import UsageKey, UsageSum
+from batchwright.core.records import SegmentInput, UsageKey, UsageSum
 from batchwright.ports.store import BatchRow, SegmentKey, SegmentView, UsageLine
 from batchwright.store import batches, ledger, parts, pausing
 from batchwright.store.blobs import TableBlobs, input_key
 from batchwright.store.connections import Connections
-from batchwright.store.folding import fold
+from batchwright.store.folding import fold, slices
 from batchwright.store.schema import USAGE_COLUMNS, batch, custom_ids, segment, usage
 from batchwright.wire import frames
 
+VIEW_BYTES = 32 * 1024 * 1024
+"""Answers that a reader has in memory at once; a single larger one alone."""
 SCAN_SEGMENTS = 256
 """Row maps looked at in one transaction while segments are skipped: 128 KiB."""
 HASH_BYTES = 8
@@ -133,17 +135,17 @@ def _segments(
     with_input, wanted = wish
     at_most = 1 if wanted is None else SCAN_SEGMENTS
     while True:
-        view = None
+        found = None
         with connections.read() as connection:
             rows = connection.execute(_FROM, {"batch_id": batch_id, "first": first, "at_most": at_most}).all()
             for row in rows:
                 first = row.number + 1
                 counted = counted_map(row)
                 if wanted is None or has_any(counted, wanted):
-                    view = _view(connection, row, (counted, with_input))
+                    found = _load(connection, row, (counted, with_input))
                     break
-        if view is not None:
-            yield view
+        if found is not None:
+            yield from _views(found)
         elif not rows:
             return
 
@@ -166,21 +168,45 @@ def has_any(counted: bytes, wanted: frozenset[int]) -> bool:
     return any(byte in counted for byte in wanted)
 
 
-def _view(connection: Connection, row: Row[Any], wish: tuple[bytes, bool]) -> SegmentView:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """A segment's stored bytes, still packed."""
+
+    row: Row[Any]
+    counted: bytes
+    packed: list[bytes]
+    input: SegmentInput | None
+
+
+def _load(connection: Connection, row: Row[Any], wish: tuple[bytes, bool]) -> _Loaded:
     counted, with_input = wish
     found = parts.read(connection, SegmentKey(row.batch_id, row.number))
     inputs = None
     if with_input:
         inputs = frames.unpack_input(TableBlobs(connection).get(input_key(row.batch_id, row.number)))
-    return SegmentView(
-        number=row.number,
-        first_index=row.first_index,
-        round=row.round,
-        row_map=counted,
-        reserved=row.row_map,
-        records=fold((frame.packed for frame in found), counted),
-        input=inputs,
-    )
+    return _Loaded(row=row, counted=counted, packed=[frame.packed for frame in found], input=inputs)
+
+
+def _views(loaded: _Loaded) -> Iterator[SegmentView]:
+    """The segment as one view; in several, of consecutive rows, where its answers together would fill the memory."""
+    row = loaded.row
+    for rows in slices(loaded.packed, len(loaded.counted), VIEW_BYTES):
+        records = fold(loaded.packed, loaded.counted, rows)
+        yield SegmentView(
+            number=row.number,
+            first_index=row.first_index + rows.start,
+            round=row.round,
+            row_map=loaded.counted[rows.start : rows.stop],
+            reserved=row.row_map[rows.start : rows.stop],
+            records={place - rows.start: record for place, record in records.items()},
+            input=_slice(loaded.input, rows),
+        )
+
+
+def _slice(inputs: SegmentInput | None, rows: range) -> SegmentInput | None:
+    if inputs is None:
+        return None
+    return SegmentInput(lanes=inputs.lanes, rows=inputs.rows[rows.start : rows.stop])
 
 
 # ------------------------------------------------------------------------------------------------------------ others

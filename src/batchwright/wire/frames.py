@@ -45,6 +45,11 @@ def last_records(frames: Iterable[bytes]) -> dict[int, Record]:
     return {record.row: record for frame in frames for record in unpack_records(frame)}
 
 
+def unpacked_size(frame: bytes) -> int:
+    """How large a frame is when it is opened, from its head."""
+    return zstandard.frame_content_size(frame)
+
+
 def pack_input(segment: SegmentInput) -> bytes:
     return _codecs.compress(_encoder.encode(segment))
 
