@@ -266,7 +266,7 @@ async def _seams(settings: Settings, display: Display) -> AsyncIterator[tuple[Ma
 
 async def run(settings: Settings, request: RunRequest, *, display: Display) -> RunOutcome:
     """`batchwright run`: from the file to the file."""
-    _refuse_state_folder(settings, request.delivery)
+    _refuse_state_file(settings, request.delivery)
     async with _seams(settings, display) as (machine, seams):
         return await running.run(
             request,
@@ -280,10 +280,12 @@ async def run(settings: Settings, request: RunRequest, *, display: Display) -> R
         )
 
 
-def _refuse_state_folder(settings: Settings, delivery: Delivery) -> None:
+def _refuse_state_file(settings: Settings, delivery: Delivery) -> None:
+    """The database's own files, by whatever way they are named."""
+    state = settings.state_dir.resolve()
     for path in (delivery.output, delivery.failed_output):
-        if path is not None and path.resolve().is_relative_to(settings.state_dir.resolve()):
-            raise UsageError(f"{path} is inside the state folder ({settings.state_dir}); choose a place outside it")
+        if path is not None and path.resolve().parent == state and path.name.startswith(STORE_FILE):
+            raise UsageError(f"{path} holds the state of all batches here; choose another output")
 
 
 async def go_on(settings: Settings, batch_id: str, *, delivery: Delivery, pace: Pace, display: Display) -> RunOutcome:
@@ -300,7 +302,7 @@ async def look_on(settings: Settings, batch_id: str, *, delivery: Delivery, disp
 
 async def export(settings: Settings, batch_id: str, *, delivery: Delivery, display: Display) -> RunOutcome:
     """`batchwright export`: writes the answers of a batch, in input order."""
-    _refuse_state_folder(settings, delivery)
+    _refuse_state_file(settings, delivery)
     async with _seams(settings, display) as (_, seams):
         status = await seams.batches.status(batch_id)
         return await deliver(status, delivery, NOTHING_DONE, seams)

@@ -111,8 +111,7 @@ def _say_refused(error: InputRefused) -> None:
     _say(f"Error: {error}")
     alike: dict[tuple[str, str], list[int]] = {}
     for finding in error.findings:
-        if finding.message not in str(error):
-            alike.setdefault((finding.code, finding.message), []).append(finding.line)
+        alike.setdefault((finding.code, finding.message), []).append(finding.line)
     shown = list(alike.items())[:SHOWN_FINDINGS]
     for (code, message), lines in shown:
         _say(f"  {_lines_text(lines)}{message} [{code}]")
