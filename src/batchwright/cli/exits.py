@@ -114,7 +114,9 @@ def _say_refused(error: InputRefused) -> None:
         alike.setdefault((finding.code, finding.message), []).append(finding.line)
     shown = list(alike.items())[:SHOWN_FINDINGS]
     for (code, message), lines in shown:
-        _say(f"  {_lines_text(lines)}{message} [{code}]")
+        # A fault of the whole file is one line and not a hundred; a few of a kind are a line each.
+        for together in [lines] if len(lines) > SHOWN_LINES else [[line] for line in lines]:
+            _say(f"  {_lines_text(together)}{message} [{code}]")
     left = error.total - len(error.findings) + sum(len(lines) for _, lines in list(alike.items())[SHOWN_FINDINGS:])
     if left > 0:
         _say(f"  and {left:,} more (batchwright validate lists them)")
