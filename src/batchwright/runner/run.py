@@ -33,7 +33,7 @@ from batchwright.runner.seams import (
     Seams,
     Workers,
 )
-from batchwright.runner.source import Source, open_source
+from batchwright.runner.source import Source, as_text, open_source
 
 PLAN_LOCK_LOOK_S = 0.2
 BATCH_ID_DIGITS = 24
@@ -249,5 +249,5 @@ class _Run:
 def _path_of(source: str | Path | Iterable[object]) -> str:
     """Absolute; empty for what has no path."""
     if isinstance(source, str | Path) and str(source) != "-":
-        return str(Path(source).resolve())
+        return as_text(Path(source).resolve())
     return ""

@@ -8,6 +8,7 @@ lines.
 from __future__ import annotations
 
 import gzip
+import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -351,5 +352,10 @@ def _empty(name: str, lines: int) -> InputRefused:
 
 def _name_of(source: str | Path | Iterable[object]) -> str:
     if isinstance(source, str | Path):
-        return "standard input" if str(source) == "-" else Path(source).name
+        return "standard input" if str(source) == "-" else as_text(Path(source).name)
     return "rows"
+
+
+def as_text(path: str | Path) -> str:
+    """A path for people and for the store: what of it is no UTF-8 stands as an escape."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
