@@ -44,6 +44,7 @@ AT_THE_END = (
 """All rows have ended when these are reached; the file may be there or not."""
 LAST_OUT = ("--max-attempts", "20")
 """Each kill may use up an attempt of the rows that were out, and those go first the next time."""
+DEATHS_BY_A_ROW_MAX = 8
 IN_A_RETRY = ("before reopen:1", "after reopening step:1", "after reopening step:3", "after reopen:1")
 AFTER_IT = ("commit:7", "before send:20")
 """The round is open then, and `resume` goes on with it."""
@@ -152,7 +153,6 @@ def killed_at_random(folder: Path, seed: int) -> int:
         while kills < RANDOM_KILLS and batch.unfinished():
             asked = len(vendor.hits)
             started = batch.start("-", *LAST_OUT)
-            # Kills within one round trip again and again, without any answer between, end a row as `worker_lost`.
             more = chance.randint(IN_FLIGHT + 4, ROWS // RANDOM_KILLS)
             started.until(vendor, lambda vendor, until=asked + more: len(vendor.hits) >= until)  # type: ignore[misc]
             started.kill()
@@ -160,6 +160,24 @@ def killed_at_random(folder: Path, seed: int) -> int:
             kills += batch.unfinished()
         batch.goes_on_to_the_end(*LAST_OUT)
     return kills
+
+
+def killed_by_a_row(folder: Path) -> dict[str, Any]:
+    """Whenever one row arrives at the vendor the worker dies, as if of it. Returns the last run's report."""
+    guilty = f"Say word{ROWS // 2}"
+    with ScriptedVendor() as vendor:
+        vendor.set(latency_s=LATENCY_S)
+        batch = Batch(folder, vendor)
+        for _ in range(DEATHS_BY_A_ROW_MAX):
+            asked = sum(hit.text == guilty for hit in vendor.hits)
+            started = batch.start()
+            try:
+                started.until(vendor, lambda vendor, asked=asked: sum(hit.text == guilty for hit in vendor.hits) > asked)  # type: ignore[misc]
+            except AssertionError:
+                return started.end().report
+            started.kill()
+            batch.killed(started.end())
+    raise AssertionError(f"it was sent {DEATHS_BY_A_ROW_MAX} times and killed its worker each time")
 
 
 def killed_in_a_retry(folder: Path) -> None:
@@ -227,6 +245,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Together]:
         together.begin(f"end {number}", partial(killed_at_the_end, folder(), points))
     for seed in range(RANDOM_BATCHES):
         together.begin(f"random {seed}", partial(killed_at_random, folder(), seed))
+    together.begin("by a row", partial(killed_by_a_row, folder()))
     together.begin("retry", partial(killed_in_a_retry, folder()))
     together.begin("run and work", partial(one_of_two_killed, folder(), second=False))
     together.begin("work and work", partial(one_of_two_killed, folder(), second=True))
@@ -247,6 +266,12 @@ def test_killed_while_the_file_is_written(begun: Together, number: int) -> None:
 def test_killed_at_random(begun: Together) -> None:
     kills = [begun.result(f"random {seed}") for seed in range(RANDOM_BATCHES)]
     assert sum(kills) >= 36, f"too few of them landed while their batch was unfinished: {kills}"
+
+
+def test_a_row_that_kills_its_workers_ends_alone(begun: Together) -> None:
+    report = begun.result("by a row")
+    assert (report["ok"], report["adds_up"]) == (ROWS - 1, True)
+    assert [(failure["kind"], failure["count"]) for failure in report["failures"]] == [("worker_lost", 1)]
 
 
 def test_killed_while_a_retry_begins_and_runs(begun: Together) -> None:

@@ -111,6 +111,36 @@ def test_the_only_row_out_at_a_third_death_ends_as_worker_lost(store: Store) -> 
     assert store.get_batch("batch_a").tally.counts == {OK: 3, WORKER_LOST: 1}
 
 
+def test_a_row_with_others_out_beside_it_is_not_blamed(store: Store) -> None:
+    """It is the only one of its segment at each death; the worker had a row of another segment out as well."""
+    submit(store, "batch_a", [new_segment(0), new_segment(1)])
+    for name in ("first", "second", "third", "fourth"):
+        lost = Worker(store, name)
+        one, two = lost.claim(limit=2)
+        lost.checkpoint(one.reserve(2).change(), two.reserve(0).change())
+        store.mark_dead([lost.id], 3_000)
+    assert maps(store, "batch_a") == [bytes([0, 0, RESERVED, 0]), bytes([RESERVED, 0, 0, 0])]
+    one, two = Worker(store).claim(limit=2)
+    assert (one.claimed.row_map, two.claimed.row_map) == (bytes(4), bytes(4))
+    assert (one.claimed.suspect, one.claimed.first) == (True, (2,))
+
+
+def test_a_segment_is_suspect_from_its_second_death_without_an_outcome(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+    lose(store, "first", 0, 1, 2)
+    worker = Worker(store, "second")
+    found = worker.one()
+    assert not found.claimed.suspect
+    worker.checkpoint(found.reserve(0).change())
+    store.mark_dead([worker.id], 3_000)
+    worker = Worker(store, "third")
+    found = worker.one()
+    assert found.claimed.suspect
+    worker.checkpoint(found.reserve(0).change())
+    worker.checkpoint(found.answer(0).change(release="waiting"))
+    assert not Worker(store, "fourth").one().claimed.suspect
+
+
 def test_an_outcome_between_deaths_begins_the_count_anew(store: Store) -> None:
     submit(store, "batch_a", [new_segment(0)])
     lose(store, "first", 2)

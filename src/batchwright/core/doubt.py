@@ -2,8 +2,11 @@
 
 A row still RESERVED may be at a vendor, may have been answered and paid for, or may never have been sent: nobody
 knows. It gets a note of one attempt in doubt and goes back to PENDING, or ends: as `in_doubt` under
-`on_uncertain=fail` or when its attempts are used up, as `worker_lost` when it was the only reserved row at three deaths
-with no outcome in its segment between them, so that a row which kills its worker never loops.
+`on_uncertain=fail` or when its attempts are used up, as `worker_lost` when it was the only row its workers had reserved
+at three deaths with no outcome in its segment between them, so that a row which kills its worker never loops.
+
+From the second such death on the segment is a suspect: its holder sends its doubtful rows one at a time with nothing
+else out, which clears the innocent ones and leaves the guilty one alone.
 """
 
 from __future__ import annotations
@@ -19,8 +22,11 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.records import Record, Tally
 
 POISON_DEATHS = 3
-"""Deaths, one after another, at which a row was out alone: from so many on it counts as their cause. Fewer, or any row
-that happens to be the last one out, would blame rows for machines that are switched off at a bad moment."""
+"""Deaths, one after another, at which a row was all that its worker had out: from so many on it counts as their cause.
+Fewer, or a row that was the last of its segment alone, would blame rows for machines that are switched off at a bad
+moment."""
+SUSPECT_DEATHS = 2
+"""Deaths of a segment without an outcome between, from which on its doubtful rows are sent with nothing beside them."""
 
 
 class OnUncertain(StrEnum):
@@ -50,17 +56,18 @@ def resolve(
     previous_map: bytes | None,
     worst_picousd: Mapping[int, int],
     deaths: int,
+    alone: bool,
     policy: OnUncertain,
     max_attempts: int,
 ) -> Resolution:
     """Deals with every RESERVED row of a segment that was lost.
 
-    `last` has the latest record of rows that have one; `deaths` counts this one. A row that had a success before this
+    `last` has the latest record of rows that have one; `deaths` counts this one, and `alone` says that at this one the
+    lost worker had a single row reserved in all its segments, and here. A row that had a success before this
     round (`previous_map`) and would end without one gets that success back, with the attempt added to its record.
     """
     new_map = bytearray(lost_map)
     doubtful = [row for row, byte in enumerate(lost_map) if byte == row_map.RESERVED]
-    alone = len(doubtful) == 1
     records: list[Record] = []
     first: list[int] = []
     tally = Tally()

@@ -182,16 +182,20 @@ class LaneDesk:
                 if queue.pending:
                     lacking -= queue.segment.reserve(queue, lacking)
 
-    def unreserve(self) -> list[OpenSegment]:
-        """Puts the rows that are ready back: they keep a place that a row of another lane could use (a segment may
-        have few), and after a death they would be in doubt for nothing. Returns their segments."""
+    def unreserve(self, *, but: OpenSegment | None = None) -> list[OpenSegment]:
+        """Puts the rows that are ready back, those of one segment excepted: they keep a place that a row of another
+        lane could use (a segment may have few), and after a death they would be in doubt for nothing. Returns their
+        segments."""
         segments = []
         for line in self.lines:
+            kept = [entry for entry in line.ready if entry[0].segment is but]
             for queue, row in reversed(line.ready):
-                queue.segment.clear(row)
-                queue.pending.appendleft(row)
-                segments.append(queue.segment)
+                if queue.segment is not but:
+                    queue.segment.clear(row)
+                    queue.pending.appendleft(row)
+                    segments.append(queue.segment)
             line.ready.clear()
+            line.ready.extend(kept)
         return segments
 
     def unsent(self) -> int:

@@ -117,6 +117,25 @@ class Floor:
         batch = LaneLimits(concurrency=spec.concurrency, rpm=spec.rpm, tpm=spec.tpm, timeout_s=spec.timeout_s)
         return self._settings.asked.over(batch).over(self._settings.vendor_limits.get(key.vendor, LaneLimits()))
 
+    def find_suspect(self) -> tuple[OpenSegment, LaneQueue] | None:
+        """The first segment a row of which is to be out alone, and the queue it can be sent from now."""
+        for segment in self.segments.values():
+            if not segment.suspect or segment.lost or segment.retired or not segment.context.may_send:
+                continue
+            for queue in segment.queues.values():
+                desk = queue.line.desk
+                if desk.vendor is not None and not desk.blocked and (queue.pending or segment.reserved):
+                    return segment, queue
+        return None
+
+    def isolate(self, segment: OpenSegment, queue: LaneQueue) -> list[OpenSegment]:
+        """Puts back what is ready of other segments, and reserves one row of the suspect once nothing else is out.
+        Returns the segments whose maps changed."""
+        changed = [other for desk in self.desks.values() for other in desk.unreserve(but=segment)]
+        if not any(other.reserved for other in self.segments.values()):
+            segment.reserve(queue, 1)
+        return changed
+
     def unready(self, segment: OpenSegment) -> None:
         """Takes all rows of a segment off its desks; RESERVED rows that are not at a vendor go back to PENDING."""
         for queue in segment.queues.values():

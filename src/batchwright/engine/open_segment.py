@@ -59,6 +59,7 @@ class OpenSegment:
         "round",
         "row_map",
         "rows",
+        "suspect",
         "tally",
         "usage",
         "waiting",
@@ -86,6 +87,8 @@ class OpenSegment:
         self.rate_marks: dict[int, int] = {}
         """The lane's count of successes when a row was last rate limited."""
         self.window = claimed.window
+        self.suspect = claimed.suspect
+        """Its next row is to be the only one out, until one of its rows has come back (`Floor.isolate`)."""
         self.open = row_map.count_open(self.row_map)
         self.reserved = 0
         """Rows whose byte is RESERVED in this map."""

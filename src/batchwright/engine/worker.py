@@ -241,12 +241,17 @@ class Worker:
     # ------------------------------------------------------------------------------------------------------ propose
 
     def _propose(self, now_s: float) -> Proposal:
+        changed = self.sender.changed
         if self.sender.sending:
             for desk in self.floor.desks.values():
                 desk.release_due(now_s)
-                if desk.vendor is not None and not desk.blocked:
-                    desk.reserve()
-        changed = self.sender.changed
+            suspect = self.floor.find_suspect()
+            if suspect is not None:
+                changed.update(dict.fromkeys(self.floor.isolate(*suspect)))
+            else:
+                for desk in self.floor.desks.values():
+                    if desk.vendor is not None and not desk.blocked:
+                        desk.reserve()
         for segment in self.floor.segments.values():
             if segment.becoming_ready:
                 changed[segment] = None
@@ -368,6 +373,8 @@ class Worker:
                 entry[0].line.ready.append(entry)
             if draft.outcomes:
                 segment.window = 0
+            if draft.records:
+                segment.suspect = False
             if draft.open == 0 or draft.release or draft.closed_as is not None:
                 floor.forget(segment)
         for batch in landed.batches.values():

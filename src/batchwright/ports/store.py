@@ -110,6 +110,8 @@ class ClaimedSegment:
     """Rows to send before the others."""
     window: int
     """At most so many rows reserved at once while no outcome has been checkpointed; 0: no such bound."""
+    suspect: bool
+    """It was lost with its workers again and again: the next of its rows, one of `first`, is to be out alone."""
     lane_set: str
     resolved: Tally
     """What the claim itself added to this worker's tally for rows in doubt."""

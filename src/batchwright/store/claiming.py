@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, func, select, text, update
 
 from batchwright.core import row_map
-from batchwright.core.doubt import Resolution, resolve
+from batchwright.core.doubt import SUSPECT_DEATHS, Resolution, resolve
 from batchwright.core.records import Record, SegmentInput, Tally
 from batchwright.ports.store import ClaimedSegment, ClaimRequest, SegmentKey
 from batchwright.store import backlog, ledger, parts
@@ -210,6 +210,7 @@ def _resolve(connection: Connection, row: Row[Any], known: tuple[SegmentInput, d
         previous_map=row.previous_map,
         worst_picousd=worst,
         deaths=row.deaths,
+        alone=bool(row.lost_alone),
         policy=spec.on_uncertain,
         max_attempts=spec.max_attempts,
     )
@@ -272,6 +273,7 @@ def _claimed(
         input_bytes=inputs[1],
         first=first,
         window=window,
+        suspect=bool(first) and row.deaths >= SUSPECT_DEATHS,
         lane_set=row.lane_set,
         resolved=Tally() if resolution is None else resolution.tally,
     )

@@ -114,6 +114,7 @@ segment = Table(
     _count("holder"),  # worker.id; kept after a loss until another claims it: whose allowance pays for the doubt
     _count("rank"),  # claim order within the batch; below 0 for a segment that was lost with its worker
     _count("deaths"),
+    _count("lost_alone"),  # 1: at its last death one row was reserved there, and no other in all its worker held
     _count("window"),
     _count("not_before_ms"),
     _words("closed_as"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select, text, update
 
+from batchwright.core import row_map
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.store import WorkerRow
 from batchwright.store import backlog, dialect, ledger
@@ -43,9 +44,15 @@ _LET_GO = (
         # The epoch rises with the loss, not with the next claim: what the worker still sends must not land in between.
         epoch=segment.c.epoch + 1,
         deaths=segment.c.deaths + bindparam("death"),
+        lost_alone=0,
         rank=segment.c.number - bindparam("ahead"),
     )
-    .returning(segment.c.batch_id, segment.c.lane_set)
+    .returning(segment.c.batch_id, segment.c.number, segment.c.lane_set, segment.c.row_map)
+)
+_LOST_ALONE = (
+    update(segment)
+    .where(segment.c.batch_id == bindparam("of_batch"), segment.c.number == bindparam("of_number"))
+    .values(lost_alone=1)
 )
 
 
@@ -123,5 +130,9 @@ def _let_go(connection: Connection, worker_id: int, *, death: int) -> int:
     ahead = death * backlog.LOST_FIRST
     rows = connection.execute(_LET_GO, {"of_id": worker_id, "death": death, "ahead": ahead}).all()
     backlog.change_waiting(connection, Counter((row.batch_id, row.lane_set) for row in rows))
+    out = {(row.batch_id, row.number): row.row_map.count(row_map.RESERVED) for row in rows}
+    if death and sum(out.values()) == 1:
+        ((batch_id, number),) = (key for key, reserved in out.items() if reserved)
+        connection.execute(_LOST_ALONE, {"of_batch": batch_id, "of_number": number})
     ledger.clear_allowances(connection, worker_id)
     return len(rows)

@@ -152,6 +152,7 @@ def upgrade() -> None:
         sa.Column("holder", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("rank", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("deaths", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("lost_alone", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("window", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("not_before_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("closed_as", sa.Text(), server_default=sa.text("''"), nullable=False),
