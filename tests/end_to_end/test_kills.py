@@ -169,10 +169,10 @@ def killed_by_a_row(folder: Path) -> dict[str, Any]:
         vendor.set(latency_s=LATENCY_S)
         batch = Batch(folder, vendor)
         for _ in range(DEATHS_BY_A_ROW_MAX):
-            asked = sum(hit.text == guilty for hit in vendor.hits)
+            asked = vendor.texts().count(guilty)
             started = batch.start()
             try:
-                started.until(vendor, lambda vendor, asked=asked: sum(hit.text == guilty for hit in vendor.hits) > asked)  # type: ignore[misc]
+                started.until(vendor, lambda vendor, asked=asked: vendor.texts().count(guilty) > asked)  # type: ignore[misc]
             except AssertionError:
                 return started.end().report
             started.kill()
