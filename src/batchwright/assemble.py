@@ -18,7 +18,6 @@ from batchwright.core.rows import SourceRow
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.batches import StoreBatches
 from batchwright.engine.bounds import lane_prices, with_worst_cases
-from batchwright.engine.floor import FindPrice
 from batchwright.engine.sweeper import SWEEP_EVERY_S, Sweeper, run_lock_name, worker_lock_name
 from batchwright.engine.worker import Worker, WorkerParts
 from batchwright.engine.worker_settings import LaneLimits, WorkerSettings
@@ -30,7 +29,7 @@ from batchwright.ports.batches import Batches
 from batchwright.ports.http import HttpClient, Timeouts
 from batchwright.ports.store import BatchRow, Store
 from batchwright.ports.vendor import Vendor
-from batchwright.prices.open import open_prices
+from batchwright.prices.open import Pricer, open_prices
 from batchwright.runner import run as running
 from batchwright.runner.deliver import deliver
 from batchwright.runner.figures import plural
@@ -63,7 +62,7 @@ class Machine:
     locks: FileLocks
     batches: StoreBatches
     sweeper: Sweeper
-    find_price: FindPrice
+    find_price: Prices
     host: str
 
 
@@ -76,14 +75,23 @@ async def open_machine(settings: Settings) -> AsyncIterator[Machine]:
     store = open_store(settings.state_dir / STORE_FILE)
     locks = FileLocks(settings.state_dir)
     owner = WorkerId(f"{host}-{os.getpid()}", chance.hex_id(8))
-    find_price = _prices(settings, clock)
+    find_price = Prices(settings, clock)
     writer = ThreadWriter()
     sweeper = Sweeper(store, owner=owner, locks=locks, host=host, lease_ms=int(settings.lease_s * MS))
 
     def is_live(batch: BatchRow) -> bool:
         return not locks.is_free(run_lock_name(batch.batch_id)) or store.is_held(batch.batch_id)
 
-    batches = StoreBatches(store, writer=writer, clock=clock, owner=owner, is_live=is_live, find_price=find_price)
+    batches = StoreBatches(
+        store,
+        writer=writer,
+        clock=clock,
+        owner=owner,
+        is_live=is_live,
+        find_price=find_price,
+        may_state_cost=_may_state_cost,
+        day_of=utc_day,
+    )
     try:
         await writer.do(lambda: sweeper.sweep(clock.now_ms()))
         yield Machine(
@@ -110,14 +118,31 @@ async def open_batches(settings: Settings) -> AsyncIterator[Batches]:
         yield machine.batches
 
 
-def _prices(settings: Settings, clock: SystemClock) -> FindPrice:
-    pricer = open_prices(settings.price_table, today=date.fromisoformat(utc_day(clock.now_ms())))
+class Prices:
+    """Finds prices by the settings' table, which is read when the first is asked for: a command that asks for none
+    does not end with a table that cannot be read."""
 
-    def find(destination: Destination, model: str) -> Price | None:
+    def __init__(self, settings: Settings, clock: SystemClock) -> None:
+        self._table = settings.price_table
+        self._clock = clock
+        self._pricer: Pricer | None = None
+
+    def __call__(self, destination: Destination, model: str) -> Price | None:
         name = destination.vendor if destination.protocol == "openai" else destination.protocol
-        return pricer.price(name, model, destination.base_url)
+        return self.load().price(name, model, destination.base_url)
 
-    return find
+    def load(self) -> Pricer:
+        """Raises UsageError for a table that cannot be read: asked before rows are taken in or sent."""
+        if self._pricer is None:
+            today = date.fromisoformat(utc_day(self._clock.now_ms()))
+            self._pricer = open_prices(self._table, today=today)
+        return self._pricer
+
+
+def _may_state_cost(destination: Destination, endpoint: str, body: bytes) -> bool:
+    from batchwright.vendors.stated_cost import may_state_cost  # asked for by `reprice` alone
+
+    return may_state_cost(destination, endpoint, body)
 
 
 # ----------------------------------------------------------------------------------------------------------- workers
@@ -127,6 +152,7 @@ def _prices(settings: Settings, clock: SystemClock) -> FindPrice:
 async def _open_vendors(settings: Settings, clock: SystemClock) -> AsyncIterator[OpenVendors]:
     """Every vendor and client that is opened is closed at the end, the local model's server with them."""
     keys, environ = settings.key_values(), settings.process_environment()
+    dotenv_keys = settings.variables.dotenv
 
     def open_http(timeout_s: float) -> HttpClient:
         timeouts = Timeouts(first_byte_s=timeout_s, total_s=timeout_s) if timeout_s else Timeouts()
@@ -138,7 +164,7 @@ async def _open_vendors(settings: Settings, clock: SystemClock) -> AsyncIterator
         cache = settings.cache_dir
         return await open_local_vendor(destination, http=http, environ=environ, cache=cache, clock=clock)
 
-    vendors = OpenVendors(open_http, keys, clock, local=open_local)
+    vendors = OpenVendors(open_http, keys, clock, local=open_local, dotenv_keys=dotenv_keys)
     try:
         yield vendors
     finally:
@@ -268,6 +294,7 @@ async def run(settings: Settings, request: RunRequest, *, display: Display) -> R
     """`batchwright run`: from the file to the file."""
     _refuse_state_file(settings, request.delivery)
     async with _seams(settings, display) as (machine, seams):
+        machine.find_price.load()
         return await running.run(
             request,
             batches=seams.batches,
@@ -282,15 +309,16 @@ async def run(settings: Settings, request: RunRequest, *, display: Display) -> R
 
 def _refuse_state_file(settings: Settings, delivery: Delivery) -> None:
     """The database's own files, by whatever way they are named."""
-    state = settings.state_dir.resolve()
+    state = os.path.realpath(settings.state_dir)  # not Path.resolve, which raises for a link that leads to itself
     for path in (delivery.output, delivery.failed_output):
-        if path is not None and path.resolve().parent == state and path.name.startswith(STORE_FILE):
+        if path is not None and os.path.dirname(os.path.realpath(path)) == state and path.name.startswith(STORE_FILE):
             raise UsageError(f"{path} holds the state of all batches here; choose another output")
 
 
 async def go_on(settings: Settings, batch_id: str, *, delivery: Delivery, pace: Pace, display: Display) -> RunOutcome:
     """Works on a durable batch until it ends or pauses, and delivers it (`retry`, `resume`)."""
-    async with _seams(settings, display) as (_, seams):
+    async with _seams(settings, display) as (machine, seams):
+        machine.find_price.load()
         return await running.go_on(batch_id, delivery, pace, seams)
 
 
@@ -311,13 +339,14 @@ async def export(settings: Settings, batch_id: str, *, delivery: Delivery, displ
 def source_rows(settings: Settings, request: RunRequest) -> Iterator[Sequence[SourceRow]]:
     """The rows a run would send, checked and bounded; nothing is stored (`validate`, `run --dry-run`)."""
     with open_source(request.source, request.rows, skip_invalid=True) as source:
-        price_of = lane_prices(_prices(settings, SystemClock()), settings.destinations)
+        price_of = lane_prices(Prices(settings, SystemClock()), settings.destinations)
         yield from with_worst_cases(source.chunks(), price_of)
 
 
 async def work(settings: Settings, *, until_idle: bool, display: Display) -> int:
     """`batchwright work`: works on every batch of this machine until it is told to end; returns the exit code."""
     async with _seams(settings, display) as (machine, seams):
+        machine.find_price.load()
         async with _open_vendors(settings, machine.clock) as vendors:
             asked = LaneLimits()
             worker = _start_worker(machine, vendors, say=display.say, asked=asked, until_idle=until_idle)

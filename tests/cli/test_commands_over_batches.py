@@ -132,7 +132,7 @@ def test_a_table_on_a_terminal(mixed: Machine, invoke: Invoke, monkeypatch: pyte
     monkeypatch.setattr(screen, "is_table", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
     lines = invoke("rows", "aa").stdout.splitlines()
-    assert lines[0].split() == ["ROW", "CUSTOM", "ID", "OUTCOME", "ATTEMPTS", "COST", "ANSWER", "OR…"]
+    assert lines[0].split() == ["ROW", "CUSTOM", "ID", "OUTCOME", "SENT", "COST", "ANSWER"]
     assert len(lines) == 7
     assert all(len(line) <= 60 for line in lines)
     assert invoke("status", "aa").stdout.splitlines()[0] == f"batch                  {FIRST}"
@@ -163,9 +163,12 @@ def test_retry_may_leave_the_sending_to_others(mixed: Machine, invoke: Invoke) -
     assert invoke("retry", "aa", "--no-run").exit_code == 0
     assert mixed.asked == []
     assert mixed.batches[FIRST].open_rows() == [2, 3, 4, 5]
-    running = invoke("retry", "aa")
-    assert running.exit_code == 2
-    assert "has not ended" in running.stderr
+    running = invoke("retry", "aa", "--no-run")
+    assert running.exit_code == 0
+    assert "round 1 has begun already and has 4 open rows." in running.stderr, "it is not refused"
+    assert invoke("retry", "aa", "-o", "answers.jsonl").exit_code == 0
+    assert mixed.asked[-1][0] == "go_on", "the same command finishes the round that is there"
+    assert mixed.batches[FIRST].round == 1
 
 
 def test_resume_clears_pauses_and_sets_a_cap(mixed: Machine, invoke: Invoke) -> None:

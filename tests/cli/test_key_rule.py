@@ -8,7 +8,7 @@ import pytest
 
 from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import UsageError
-from batchwright.core.routes import find_route
+from batchwright.core.routes import find_route, find_way
 from batchwright.settings import Origin, Settings
 from batchwright.settings.endpoints import may_have_key
 from batchwright.settings.sources import Source
@@ -19,12 +19,15 @@ URL_PLACES = [Origin.COMMAND_LINE, Origin.ENVIRONMENT, Origin.DOTENV, Origin.PRO
 KEY_PLACES = [Origin.ENVIRONMENT, Origin.DOTENV]
 
 
-def load_pair(folder: Path, key: Origin, url: Origin) -> Settings:
+def load_pair(folder: Path, key: Origin | None, url: Origin, *, allowed: bool = False) -> Settings:
+    """`key` None: its variable is set nowhere. `allowed`: the user file has the pair, beside what is asked about."""
     places, flags = Places(folder), {}
     if key is Origin.ENVIRONMENT:
-        places.environment["OPENAI_API_KEY"] = "sk-1"
-    else:
-        places.dotenv = "OPENAI_API_KEY=sk-1\n"
+        places.environment["CORP_KEY"] = "sk-1"
+    elif key is Origin.DOTENV:
+        places.dotenv = "CORP_KEY=sk-1\n"
+    if url in (Origin.COMMAND_LINE, Origin.ENVIRONMENT, Origin.DOTENV):
+        places.environment["BATCHWRIGHT_API_KEY_ENV"] = "CORP_KEY"
     match url:
         case Origin.COMMAND_LINE:
             flags["base_url"] = URL
@@ -33,30 +36,69 @@ def load_pair(folder: Path, key: Origin, url: Origin) -> Settings:
         case Origin.DOTENV:
             places.dotenv += f"BATCHWRIGHT_BASE_URL={URL}"
         case Origin.PROJECT_FILE:
-            places.project = f"base_url = '{URL}'"
+            places.project = vendor()
         case _:
+            # The two apart: side by side they are the permission itself.
             places.user = f"base_url = '{URL}'"
+            places.environment["BATCHWRIGHT_API_KEY_ENV"] = "CORP_KEY"
+    if allowed:
+        places.user += "\n" + vendor(name="trusted")
     return places.load(flags)
 
 
+WITHHELD, ANY_KEY, DOTENV_KEY = "withheld", "any", ".env"
+ONE_SOURCE = {
+    # address from: by where the key is from (the environment, a .env, not set)
+    Origin.COMMAND_LINE: (ANY_KEY, ANY_KEY, ANY_KEY),
+    Origin.ENVIRONMENT: (ANY_KEY, ANY_KEY, ANY_KEY),
+    Origin.DOTENV: (WITHHELD, DOTENV_KEY, WITHHELD),
+    Origin.PROJECT_FILE: (WITHHELD, WITHHELD, WITHHELD),
+    Origin.USER_FILE: (WITHHELD, WITHHELD, WITHHELD),
+}
+
+
+@pytest.mark.parametrize("allowed", [False, True], ids=["", "pair in the user file"])
 @pytest.mark.parametrize("url", URL_PLACES)
-@pytest.mark.parametrize("key", KEY_PLACES)
-def test_every_pair_of_sources(tmp_path: Path, key: Origin, url: Origin) -> None:
-    settings = load_pair(tmp_path, key, url)
-    if url >= key:
-        assert settings.withheld == ()
-        (destination,) = settings.destinations
-        assert (destination.base_url, destination.key_env) == (URL, "OPENAI_API_KEY")
+@pytest.mark.parametrize("key", [*KEY_PLACES, None])
+def test_every_pair_of_sources(tmp_path: Path, key: Origin | None, url: Origin, allowed: bool) -> None:
+    settings = load_pair(tmp_path, key, url, allowed=allowed)
+    destination = settings.destinations[0]
+    assert (destination.base_url, destination.key_env) == (URL, "CORP_KEY")
+    by_key = ONE_SOURCE[url]
+    expected = ANY_KEY if allowed else by_key[2 if key is None else KEY_PLACES.index(key)]
+    found = WITHHELD if destination.unusable else DOTENV_KEY if destination.dotenv_key else ANY_KEY
+    assert found == expected
+    if expected is not WITHHELD:
+        assert settings.remedies == {}
         return
-    assert settings.destinations == (), "leaving out that one alone could send its rows elsewhere"
-    (reason,) = settings.withheld
-    assert "OPENAI_API_KEY" in reason
-    assert "sk-1" not in reason
-    for source in (settings.variables.get("OPENAI_API_KEY"), settings.source_of("base_url")):
-        assert source is not None
-        assert str(source.source if hasattr(source, "source") else source) in reason
-    assert f"--base-url {URL}" in reason
-    assert settings.endpoint_help() == settings.withheld
+    reason, remedy = destination.unusable, settings.remedies[destination.unusable]
+    key_source = settings.variables.get("CORP_KEY")
+    assert ("is not set here" if key_source is None else f"comes from {key_source.source}") in reason
+    assert f"the address {URL} from {_address_source(settings, url)}" in reason
+    assert "sk-1" not in reason + remedy
+    assert f"--base-url {URL}" in remedy
+    assert f"put these lines into {tmp_path / 'home' / 'config.toml'}" in remedy
+    assert ("and set CORP_KEY" in remedy) == (key is None)
+
+
+def _address_source(settings: Settings, url: Origin) -> str:
+    if url is Origin.PROJECT_FILE:
+        return "the project file"
+    return str(settings.source_of("base_url"))
+
+
+@pytest.mark.parametrize("url", [Origin.DOTENV, Origin.PROJECT_FILE, Origin.USER_FILE])
+def test_the_remedy_is_what_it_takes(tmp_path: Path, url: Origin) -> None:
+    """The lines it says, put where it says, and nothing else."""
+    settings = load_pair(tmp_path, Origin.ENVIRONMENT, url)
+    (remedy,) = settings.remedies.values()
+    lines = "\n".join(line.strip() for line in remedy.splitlines() if line.startswith("    "))
+    places = Places(tmp_path, environment={**settings.variables.environment}, user=lines)
+    if url is Origin.PROJECT_FILE:
+        places.project = vendor()
+    if url is Origin.USER_FILE:
+        places.user = f"base_url = '{URL}'\n{lines}"
+    assert [to.unusable for to in places.load().destinations] == [""] * len(places.load().destinations)
 
 
 def test_the_rule_itself_over_all_origins() -> None:
@@ -78,9 +120,44 @@ def test_a_projects_vendor_gets_no_key_of_the_environment(tmp_path: Path) -> Non
     assert "the environment (CORP_KEY)" in message
     assert "batchwright.toml ([vendors.corp] base_url)" in message
     assert f"--vendor corp --base-url {URL}" in message
-    assert places.load().withheld == (message,)
+    (withheld,) = places.load().destinations
+    assert message == f"{withheld.unusable}. {places.load().remedies[withheld.unusable]}"
     (allowed,) = places.load({"vendor": "corp", "base_url": URL}).destinations
-    assert (allowed.vendor, allowed.base_url, allowed.key_env) == ("corp", URL, "CORP_KEY")
+    assert (allowed.vendor, allowed.base_url, allowed.key_env, allowed.unusable) == ("corp", URL, "CORP_KEY", "")
+
+
+def test_a_withheld_vendor_keeps_its_place_so_that_its_rows_go_nowhere_else(tmp_path: Path) -> None:
+    places = Places(tmp_path, environment={"CORP_KEY": "sk-1", "OPENAI_API_KEY": "sk-2"})
+    places.project = vendor() + "models = ['corp-*']\n[vendors.free]\nbase_url = 'http://free/v1'\nmodels = ['f*']\n"
+    found = places.load().destinations
+    assert [(to.vendor, bool(to.unusable)) for to in found] == [("corp", True), ("free", False), ("openai", False)]
+    assert find_way("corp-1", found) is None
+    assert find_way("corp/anything", found) is None
+    assert [way.vendor for name in ("fast", "gpt-4o") if (way := find_way(name, found))] == ["free", "openai"]
+
+
+@pytest.mark.parametrize("key", ["sk 1", "sk-\u20ac", "sk-\x07", "sk-\udcff"])
+def test_a_key_that_no_header_can_carry(tmp_path: Path, key: str) -> None:
+    places = Places(tmp_path, user=vendor(), environment={"CORP_KEY": key})
+    with pytest.raises(UsageError, match=r"the value of CORP_KEY from the environment .* is no key") as caught:
+        places.load({"vendor": "corp"})
+    assert key not in str(caught.value)
+    assert "is no key" in places.load().destinations[0].unusable
+
+
+def test_blanks_around_a_key_are_no_part_of_it_and_blanks_alone_no_key(tmp_path: Path) -> None:
+    places = Places(tmp_path, user=vendor(), environment={"CORP_KEY": "sk-1\n"})
+    assert places.load({"vendor": "corp"}).destinations[0].unusable == ""
+    places.environment["CORP_KEY"] = "  "
+    with pytest.raises(UsageError, match="needs the variable CORP_KEY, which is neither set"):
+        places.load({"vendor": "corp"})
+
+
+def test_a_profile_that_does_not_exist(tmp_path: Path) -> None:
+    places = Places(tmp_path, user=vendor(key_env="") + "profile = 'nobody'\n")
+    with pytest.raises(UsageError, match="no vendor profile is called 'nobody'; there are: "):
+        places.load({"vendor": "corp"})
+    assert "no vendor profile is called 'nobody'" in places.load().destinations[0].unusable
 
 
 def test_what_the_user_file_writes_side_by_side_is_allowed_wherever_the_address_stands(tmp_path: Path) -> None:
@@ -100,8 +177,9 @@ def test_what_the_user_file_writes_side_by_side_is_allowed_wherever_the_address_
 def test_the_user_files_permission_is_for_that_very_pair(tmp_path: Path, project: str) -> None:
     places = Places(tmp_path, user=vendor(), project=project)
     places.environment = {"CORP_KEY": "sk-1", "OTHER_KEY": "sk-2"}
-    with pytest.raises(UsageError, match="a key is sent only to an address from the same source or a higher one"):
+    with pytest.raises(UsageError, match="A key is sent only to an address from the same source or a higher one") as no:
         places.load({"vendor": "corp"})
+    assert "[vendors.corp-2]" in str(no.value), "a table of that name is there already"
 
 
 def test_a_permission_also_for_the_unnamed_endpoint(tmp_path: Path) -> None:
@@ -187,10 +265,44 @@ def test_order_of_the_destinations_nobody_chose(tmp_path: Path) -> None:
 def test_rows_of_the_local_model_need_no_endpoint_whatever_the_environment_holds(tmp_path: Path) -> None:
     places = Places(tmp_path, dotenv="OPENAI_BASE_URL=https://stranger/v1", environment={"OPENAI_API_KEY": "k"})
     settings = places.load()
-    assert settings.withheld
-    route = find_route("local/smollm2", settings.destinations)
-    assert route is not None
-    assert route.destination.protocol == "local"
+    assert settings.destinations[0].unusable
+    way = find_way("local/smollm2", settings.destinations)
+    assert way is not None
+    assert way.protocol == "local"
+
+
+NO_MODELS = [
+    ("none.gguf", "there is no model file"),
+    ("folder", "is a folder"),
+    ("rows.jsonl", "is not a model file for llama.cpp: it begins with b'{\"pr'"),
+    ("empty.gguf", "is not a model file for llama.cpp: it is empty"),
+    ("loop.gguf", "cannot be read: "),
+    ("x" * 300, "cannot be read: "),
+]
+
+
+@pytest.mark.parametrize(("name", "problem"), NO_MODELS, ids=[problem for _, problem in NO_MODELS])
+def test_a_model_file_that_is_none(tmp_path: Path, name: str, problem: str) -> None:
+    places = Places(tmp_path)
+    place = places.project_folder
+    (place / "folder").mkdir(parents=True)
+    (place / "rows.jsonl").write_text('{"prompt": "x"}')
+    (place / "empty.gguf").touch()
+    (place / "loop.gguf").symlink_to("loop.gguf")
+    for flags in ({"gguf": name}, {"gguf": name, "base_url": URL}):
+        with pytest.raises(UsageError) as caught:
+            places.load(flags)
+        assert problem in str(caught.value)
+        assert "expected the path of a .gguf file" in str(caught.value)
+    for variable in ("BATCHWRIGHT_GGUF", "BATCHWRIGHT_MODEL_FILE"):
+        places.environment = {variable: str(place / name), "OPENAI_API_KEY": "sk-1"}
+        named, openai = places.load().destinations
+        assert problem in named.unusable
+        assert f"(from the environment ({variable}))" in named.unusable
+        assert (openai.vendor, openai.unusable) == ("openai", ""), "rows that need no local model go on"
+        assert find_way("local/smollm2", (named, openai)) is None
+        with pytest.raises(UsageError, match=r"expected the path of a \.gguf file"):
+            places.load({"vendor": "local"})
 
 
 def protocols(destinations: tuple[Destination, ...], *models: str) -> list[str]:
@@ -209,6 +321,10 @@ def test_simulated_rows_never_leave_the_simulator(tmp_path: Path) -> None:
 
 def test_a_model_file_takes_every_row_unless_an_endpoint_is_named_too(tmp_path: Path) -> None:
     places = Places(tmp_path, environment={"OPENAI_API_KEY": "k"})
+    models = places.project_folder / "models"
+    models.mkdir(parents=True)
+    for file in (models / "tiny.gguf", places.project_folder / "tiny.gguf"):
+        file.write_bytes(b"GGUF and so on")
     alone = places.load({"gguf": "models/tiny.gguf"})
     assert protocols(alone.destinations, "", "gpt-4o", "local/x") == ["local"] * 3
     assert alone.model == "tiny"

@@ -191,10 +191,13 @@ def test_a_withheld_key_is_explained_where_rows_need_it_and_only_there(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     (tmp_path / ".env").write_text("OPENAI_BASE_URL=https://stranger.example/v1")
-    needs = invoke("validate", "rows.jsonl")
-    assert needs.exit_code == 2
-    assert "the key OPENAI_API_KEY comes from the environment" in needs.stderr
-    assert ".env (OPENAI_BASE_URL)" in needs.stderr
+    for command in (["validate"], ["run", "-n"]):
+        needs = invoke(*command, "rows.jsonl")
+        assert needs.exit_code == 2
+        assert "the key OPENAI_API_KEY comes from the environment" in needs.output
+        assert ".env (OPENAI_BASE_URL)" in needs.output
+        assert needs.output.count("If you trust this address") == 1
+        assert "--base-url https://HOST/v1" not in needs.output
     rows.write_text(ROW.replace('"m"', '"local/smollm2"'))
     assert invoke("validate", "rows.jsonl").exit_code == 0
 
@@ -254,3 +257,97 @@ def test_what_is_no_param(texts: list[str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_params(texts, None, 0.5)
     assert message in str(caught.value)
+
+
+TWO_VENDORS = """
+[vendors.corp]
+base_url = "https://corp.example/v1"
+api_key_env = "CORP_KEY"
+models = ["corp-*"]
+[vendors.free]
+base_url = "https://free.example/v1"
+models = ["free-*"]
+"""
+
+
+def test_a_vendor_without_its_key_takes_none_of_the_others_out(
+    machine: Machine, invoke: Invoke, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "batchwright.toml").write_text(TWO_VENDORS)
+    monkeypatch.setenv("CORP_KEY", "sk-1")
+    free, corp = ROW.replace('"m"', '"free-1"'), ROW.replace('"m"', '"corp-1"')
+    rows.write_text(free * 3)
+    for command in (["validate"], ["run", "-n"]):
+        result = invoke(*command, "rows.jsonl")
+        assert (result.exit_code, "CORP_KEY" in result.output) == (0, False), result.output
+    rows.write_text(free + corp + free)
+    for command in (["validate"], ["run", "-n"]):
+        result = invoke(*command, "rows.jsonl")
+        assert result.exit_code == 2
+        for text in (
+            "rows of the model 'corp-1' go to 'corp', and nothing can be sent there",
+            "comes from the environment (CORP_KEY)",
+            "from the project file " + str(tmp_path / "batchwright.toml"),
+            '[vendors.corp]\n    base_url = "https://corp.example/v1"\n    api_key_env = "CORP_KEY"',
+        ):
+            assert text in result.output
+    report = json.loads(invoke("validate", "rows.jsonl", "--json").stdout)
+    assert (report["findings_by_code"], report["rows_by_lane"]) == ({"unroutable": 1}, {"free||free-1": 2})
+    kept = json.loads(invoke("run", "rows.jsonl", "-n", "--json", "--skip-invalid").stdout)
+    assert (kept["refused"], [lane["rows"] for lane in kept["lanes"]]) == (1, [2])
+
+
+@pytest.mark.parametrize("option", [("-m", "m\udcff"), ("--param", 'stop="\udcff"'), ("-t", "{a} \udcff")])
+def test_an_option_that_is_no_text(machine: Machine, invoke: Invoke, rows: Path, option: tuple[str, str]) -> None:
+    (rows.parent / "t.csv").write_text("a,b\n1,2\n")
+    result = invoke("validate", "t.csv" if option[0] == "-t" else "rows.jsonl", "--simulate", *option)
+    assert (result.exit_code, "UTF-8" in result.stderr) == (2, True), result.output
+
+
+@pytest.mark.parametrize("url", ["http://a..b/v1", "http://h/v\udcff", "http://h\x01/v1", "http://h o/v1"])
+def test_an_address_that_no_request_can_carry(machine: Machine, invoke: Invoke, rows: Path, url: str) -> None:
+    result = invoke("validate", "rows.jsonl", "--base-url", url)
+    assert (result.exit_code, "--base-url: expected a URL such as" in result.stderr) == (2, True), result.output
+
+
+PLACES = [
+    ("-o", "", "expected the name of a file"),
+    ("--failed", "", "expected the name of a file"),
+    ("-o", "x" * 300, "the file's name has 300 bytes"),
+    ("-o", "x" * 240, "the file's name has 240 bytes"),
+    ("-o", "d/" * 3000 + "x", "cannot be written"),
+    ("-o", "loop", "cannot be written"),
+    ("-o", "loop/x", "cannot be written"),
+    ("--failed", "nowhere/x.jsonl", "does not exist"),
+    ("--failed", "rows.jsonl/x.jsonl", "does not exist"),
+    ("--failed", "folder", "is a folder"),
+    ("--failed", "rows.jsonl", "is the input itself"),
+    ("--failed", "out.jsonl", "give each a file of its own"),
+    ("--failed", "folder/../out.jsonl", "give each a file of its own"),
+]
+
+
+@pytest.mark.parametrize(("option", "place", "problem"), PLACES, ids=[f"{a} {b[:9]}" for a, b, _ in PLACES])
+def test_a_file_that_cannot_be_written(
+    machine: Machine, invoke: Invoke, rows: Path, option: str, place: str, problem: str
+) -> None:
+    (rows.parent / "folder").mkdir()
+    (rows.parent / "loop").symlink_to("loop")
+    output = () if option == "-o" else ("-o", "out.jsonl")
+    for command in (("run", "rows.jsonl", "--simulate"), ("export",)):
+        if command == ("export",) and "input" in problem:
+            continue
+        result = invoke(*command, *output, option, place)
+        assert (result.exit_code, machine.asked) == (2, []), result.output
+        assert problem in result.stderr
+        assert option in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"), [("", "found ''"), ("x" * 300, "cannot be read"), ("loop", "cannot be")]
+)
+def test_an_input_that_can_be_no_file(machine: Machine, invoke: Invoke, rows: Path, source: str, problem: str) -> None:
+    (rows.parent / "loop").symlink_to("loop")
+    for command in ("run", "validate"):
+        result = invoke(command, source, "--simulate")
+        assert (result.exit_code, problem in result.stderr) == (2, True), result.output

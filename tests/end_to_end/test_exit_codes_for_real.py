@@ -357,6 +357,52 @@ def test_the_gate(runs: Runs) -> None:
     assert status["total"] == 100
 
 
+def test_a_gate_that_stops_ends_the_batch_and_a_retry_opens_it(runs: Runs) -> None:
+    runs.write([f"[[status=404 times=1]] w{n}" if n < 25 else f"w{n}" for n in range(40)])
+    ended = runs("--on-gate", "stop", "-c", "1")
+    assert ended.code == 4
+    assert ended.first_line.startswith("0 ok, 25 failed, 15 stopped of 40")
+    assert "stopped by the gate" in ended.err
+    assert len(runs.vendor.hits) == 25
+    assert runs.command("retry", "@last", "-o", "out.jsonl").code == 0
+    assert runs.contents() == [f"w{n}" for n in range(40)]
+    both = runs("--on-gate", "stop", "--no-gate")
+    assert (both.code, "give one of them" in both.err) == (2, True)
+
+
+def test_a_retry_that_was_killed_is_finished_by_the_same_command(runs: Runs) -> None:
+    runs.write([f"[[status=400 times=1]] w{n}" if n % 2 else f"w{n}" for n in range(12)])
+    assert runs("-c", "2").code == 3
+    (runs.command.folder / "out.jsonl").unlink()
+    runs.vendor.set(hold=True)
+    retry = ("retry", "@last", "-o", "out.jsonl", "-c", "2", "--json")
+    killed = runs.command.start(*retry)
+    killed.until(runs.vendor, lambda vendor: vendor.in_flight == 2)
+    killed.kill()
+    killed.end()
+    runs.vendor.set(hold=False)
+    listed = json.loads(runs.command("status", "--json").out)
+    assert (listed["state"], listed["live"], listed["round"], listed["open"]) == ("running", False, 1, 6)
+    ended = runs.command(*retry)
+    assert ended.code == 0, ended.err
+    assert (ended.report["round"], ended.report["ok"]) == (1, 12)
+    assert runs.contents() == [f"w{n}" for n in range(12)]
+    (runs.command.folder / "out.jsonl").unlink()
+    assert runs.command(*retry).code == 0, "killed before the file was written: it is written now"
+    assert runs.contents() == [f"w{n}" for n in range(12)]
+
+
+def test_watch_says_at_the_end_what_the_run_says(runs: Runs) -> None:
+    runs.write([f"[[status=400 code=bad]] w{n}" if n == 3 else f"w{n}" for n in range(5)])
+    ran = runs("--json")
+    seen = runs.command("watch", "--json")
+    assert (ran.code, seen.code) == (3, 3)
+    own = ("output", "wall_s", "rows_per_s", "outcome", "law")
+    assert {k: v for k, v in seen.report.items() if k not in own} == {
+        k: v for k, v in ran.report.items() if k not in own
+    }
+
+
 def test_a_deadline(runs: Runs) -> None:
     runs.write(["w0", "w1", "[[status=429 ra=600]] late"])
     ended = runs("--deadline", "2s")

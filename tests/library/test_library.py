@@ -14,6 +14,7 @@ import batchwright
 from batchwright import Flag, InputRefused, Result, RowsFailed
 from batchwright.cli.status_view import status_facts, status_json
 from batchwright.core import row_map
+from batchwright.core.errors import UsageError
 from batchwright.core.failures import FailureKind
 from batchwright.library.result import result_of
 from support.batch_samples import failed, ok, view_of
@@ -143,3 +144,12 @@ def test_under_a_cap_status_says_how_much_of_it_is_taken(tmp_path: Path) -> None
     facts = {name: cell.raw for name, cell in status_facts(status)}
     assert (facts["cap_usd"], facts["cap_taken_usd"]) == ("0.5", facts["cost_usd"])
     assert status_json(status)["cost"]["cap_taken_usd"] is not None
+
+
+def test_what_the_gate_does_is_one_of_two(tmp_path: Path) -> None:
+    rows = [{"prompt": "one"}]
+    with pytest.raises(UsageError, match="expected pause or stop, found 'halt'"):
+        batchwright.run(rows, model="m", on_gate="halt", simulate=True, home=tmp_path, progress="none")
+    assert (
+        batchwright.run(rows, model="m", on_gate="stop", simulate=True, home=tmp_path, progress="none").report.ok == 1
+    )

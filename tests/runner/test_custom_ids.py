@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchwright.core.errors import StoreError
+from batchwright.core.row_options import RowOptions
 from batchwright.runner import custom_ids
 from batchwright.runner.custom_ids import CustomIds, FirstLines
+from batchwright.runner.source import open_source
+from support.sources import row
 
 
 @given(st.lists(st.integers(0, 60).map(str), max_size=300), st.integers(1, 50), st.integers(1, 20))
@@ -51,3 +55,16 @@ def test_too_many_repeated_ids_are_not_told_apart(monkeypatch: pytest.MonkeyPatc
     with CustomIds(None, run_ids=64) as found:
         found.add([str(n % 2000) for n in range(4000)])
         assert 50 < len(found.repeated()) < 2000
+
+
+def test_a_temporary_folder_that_takes_nothing_is_no_fault_of_the_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    with pytest.raises(StoreError, match=f"cannot be written to the folder {gone}: No such file"):
+        open_source([{"prompt": "x"}], RowOptions(), spool_dir=gone)
+    monkeypatch.setattr(custom_ids.CustomIds.__init__, "__kwdefaults__", {"run_ids": 2})
+    rows = tmp_path / "rows.jsonl"
+    rows.write_bytes(b"".join(row(str(number)) + b"\n" for number in range(9)))
+    with open_source(rows, RowOptions(), spool_dir=gone) as source, pytest.raises(StoreError, match="TMPDIR"):
+        source.validate()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batchwright.runner.destination_file import open_sink
+from batchwright.runner.destination_file import NoReaderYet, descriptor_of, open_sink
 
 
 def names(folder: Path) -> list[str]:
@@ -81,3 +81,35 @@ def test_a_full_disk_names_the_file() -> None:
         sink.write(b"x" * 3_000_000)
     assert error.value.errno == errno.ENOSPC
     sink.abandon()
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="open files have no names here")
+def test_an_open_file_is_written_on_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"earlier\n")
+    with open(path, "ab") as file:
+        place = Path(f"/dev/fd/{file.fileno()}")
+        assert descriptor_of(place) == file.fileno()
+        sink = open_sink(place)
+        sink.write(b"new\n")
+        sink.prepare()
+        sink.commit()
+    assert path.read_bytes() == b"earlier\nnew\n"
+    assert [descriptor_of(Path(name)) for name in ("/dev/stdout", "/proc/self/fd/7", "/dev/null", "fd/1")] == [
+        1, 7, None, None
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_written_once_somebody_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(NoReaderYet):
+        open_sink(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    sink = open_sink(path)
+    sink.write(b"answers")
+    sink.prepare()
+    sink.commit()
+    assert os.read(reader, 100) == b"answers"
+    os.close(reader)

@@ -16,7 +16,7 @@ from batchwright.runner.live_progress import LiveProgress, panel
 from batchwright.runner.meter import Meter
 from batchwright.runner.plain_progress import PlainProgress
 from batchwright.runner.progress import open_display
-from batchwright.runner.progress_text import percent_text, plain_line
+from batchwright.runner.progress_text import percent_text, plain_line, waiting_texts
 from batchwright.runner.seams import Snapshot
 from support.batch_samples import failed, ok, spec_of, status_of
 
@@ -147,5 +147,26 @@ def test_plain_lines_say_at_once_that_an_interrupt_was_heard() -> None:
     assert out.getvalue() == ""
     for _ in range(3):
         display.show(replace(running, stopping="stopping: waiting for what is in flight"))
+    display.show(running)
     (line,) = out.getvalue().splitlines()
-    assert "stopping: waiting" in line
+    assert "stopping: waiting" in line, "that it is over is no news: the report comes"
+
+
+def test_a_reason_is_told_once() -> None:
+    pause = Pause(cause=PauseCause.LANE, reason="acme, m-small: auth (401): revoked", since_ms=1)
+    paused = status_of({ok(): 1}, total=2, pauses=[pause])
+    lane = replace(LANE, waiting="auth (401): revoked")
+    snapshot = replace(snapshot_of(paused, view=view_of(lane)), stopping="waiting for what is in flight")
+    assert waiting_texts(snapshot) == ["waiting for what is in flight", "paused: acme, m-small: auth (401): revoked"]
+
+
+def test_a_terminal_that_is_gone_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(Terminal):
+        def write(self, text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    display = LiveProgress(Gone())
+    display.say("a line")
+    display.show(snapshot_of(RUNNING))
+    display.close()

@@ -18,7 +18,7 @@ from batchwright.runner.report import Report, Timing, Written, build_report, exi
 from batchwright.runner.report_text import first_line, report_json, report_text
 from support.batch_samples import failed, ok, spec_of, status_of, view_of
 
-RAN = Timing(wall_s=123.0, rows_ended=5_000, resumed=False)
+RAN = Timing(wall_s=123.0, rows_ended=5_000)
 
 
 def gathered_of(views: list[RowView]) -> Gathered:
@@ -79,6 +79,15 @@ def test_failures_are_grouped_by_kind_code_and_parameter_with_a_sample_each() ->
     assert "1 invalid_request worse: [2Jgone (for example row 3, line 4, r3, HTTP 422)" in text
 
 
+def test_rows_that_were_closed_unsent_are_no_cause() -> None:
+    views = [view_of(index, failed(FailureKind.STOPPED)) for index in range(3)]
+    views.append(view_of(3, failed(FailureKind.INVALID_REQUEST), code="bad"))
+    report = report_of(views, spec=spec_of(gate="stop"))
+    assert [group.kind for group in report.failures] == [FailureKind.INVALID_REQUEST, FailureKind.STOPPED]
+    assert first_line(report).endswith("most frequent error: invalid_request bad")
+    assert "stopped by the gate" in report_text(report)
+
+
 def test_groups_are_bounded_and_none_of_their_rows_is_lost() -> None:
     rows = MAX_GROUPS + 50
     views = [view_of(index, failed(FailureKind.INVALID_REQUEST), code=f"code {index}") for index in range(rows)]
@@ -121,7 +130,7 @@ def test_doubt_orphans_and_soft_cap_are_told() -> None:
     assert "possible double payments: at most 3" in text
     assert "$0.25 for 2 answers that came after" in text
     assert "the cap of $5.00 was soft" in text
-    assert "9 requests, 4 retries" in text
+    assert "attempts: 9, 4 retries among them" in text
 
 
 def test_orphan_money_is_told_also_where_its_answers_were_not_counted() -> None:
@@ -218,5 +227,5 @@ def test_exit_codes(status: BatchStatus, strict: bool, code: int) -> None:
 
 
 def test_time_of_a_resumed_run_is_that_of_this_run() -> None:
-    timing = Timing(wall_s=12.0, rows_ended=2, resumed=True)
+    timing = Timing(wall_s=12.0, rows_ended=2, since="resumed")
     assert " of 4 in 12 s since resumed" in first_line(report_of([view_of(i, ok()) for i in range(4)], timing=timing))

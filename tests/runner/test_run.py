@@ -4,15 +4,19 @@ import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from batchwright.core.batch_spec import Destination
 from batchwright.core.batch_state import PauseCause
 from batchwright.core.errors import InputRefused, UsageError, VendorUnavailable
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.records import InputRow, Record
 from batchwright.core.row_options import RowOptions
+from batchwright.ports.batches import BatchStatus
 from batchwright.runner import drive
 from batchwright.runner.outcome import RunOutcome
 from batchwright.runner.request import Delivery, RunRequest
@@ -306,6 +310,26 @@ def test_a_second_run_watches_and_leaves_the_output_to_the_first(machine: Machin
     assert not (machine.folder / "second.jsonl").exists()
 
 
+def test_watch_ends_with_the_report_of_the_run(machine: Machine) -> None:
+    machine.workers = ScriptedWorkers(machine.batches, lambda row, body: refused(row) if row else echo(row, body))
+    ran = machine.run(machine.write(3))
+    seams = Seams(
+        batches=machine.batches,
+        workers=machine.workers,
+        display=KeptDisplay(),
+        clock=SteppedClock(),
+        locks=machine.locks,
+        interrupts=HandInterrupts(),
+    )
+    seen = asyncio.run(look_on(ran.batch_id, Delivery(nothing=True), seams))
+    assert ran.report is not None
+    assert seen.report is not None
+    assert seen.exit_code == ran.exit_code == 3
+    assert seen.report.failures == ran.report.failures
+    assert seen.report.failures[0].sample is not None
+    assert "batchwright retry" in seen.text
+
+
 def test_a_watcher_goes_on_when_the_first_has_died(machine: Machine) -> None:
     request = machine.write(3)
     machine.stop_after_two(request)
@@ -449,3 +473,85 @@ def test_whoever_watches_a_batch_that_nobody_works_on_is_told(
     assert asyncio.run(look_on(batch_id, Delivery(nothing=True), seams)).exit_code == 130
     assert display.said[0] == f"Watching {batch_id}."
     assert [f"batchwright resume {batch_id}" in text for text in display.said[1:]] == ([] if live else [True])
+
+
+# ------------------------------------------------------------------------------------------ where an input's rows go
+
+CORP = Destination(vendor="corp", base_url="https://corp.example/v1", models=("corp-*",))
+
+
+def with_destinations(request: RunRequest, *destinations: Destination) -> RunRequest:
+    return replace(request, rows=replace(request.rows, destinations=destinations))
+
+
+def test_a_vendor_that_no_row_uses_makes_no_other_run(machine: Machine) -> None:
+    request = machine.write(4)
+    machine.stop_after_two(request)
+    others = (CORP, VENDOR), (VENDOR, CORP), (msgspec.structs.replace(CORP, unusable="no key"), VENDOR)
+    for destinations in others:
+        assert machine.run(with_destinations(request, *destinations)).exit_code == 0
+        assert len(machine.batches.batches) == 1
+    assert contents(machine.lines()) == [f"echo {i}" for i in range(4)]
+
+
+def test_a_vendor_that_takes_rows_makes_another_run_and_is_named(machine: Machine) -> None:
+    request = machine.write(4)
+    first = machine.run(request)
+    takes = msgspec.structs.replace(CORP, models=("m",))
+    second = machine.run(with_destinations(request, takes, VENDOR))
+    assert first.batch_id != second.batch_id
+    expected = (
+        "rows of the model m now go to corp https://corp.example/v1 (before: to acme https://acme.example/v1). "
+        "Starting anew."
+    )
+    assert any(expected in said for said in machine.display.said), machine.display.said
+    assert machine.run(request).batch_id == first.batch_id, "each of the two is found again"
+    assert machine.run(with_destinations(request, takes, VENDOR)).batch_id == second.batch_id
+
+
+def test_rows_that_may_go_nowhere_now_are_refused_and_nothing_is_stored(machine: Machine) -> None:
+    request = machine.write(4)
+    machine.stop_after_two(request)
+    withheld = with_destinations(request, msgspec.structs.replace(VENDOR, unusable="the key ACME_KEY is withheld"))
+    with pytest.raises(InputRefused, match="the key ACME_KEY is withheld"):
+        machine.run(withheld)
+    assert len(machine.batches.batches) == 1
+    assert machine.locks.held == set()
+    assert machine.run(request).exit_code == 0
+
+
+def test_rows_refused_for_want_of_a_key_are_failed_rows_and_the_same_command_finds_its_batch(machine: Machine) -> None:
+    request = replace(machine.write(3), skip_invalid=True)
+    text = request.source.read_text().replace('"m"', '"corp-1"', 1)  # type: ignore[union-attr]
+    Path(str(request.source)).write_text(text)
+    withheld = with_destinations(request, msgspec.structs.replace(CORP, unusable="the key is withheld"), VENDOR)
+    assert machine.run(withheld).exit_code == 3
+    assert [line["ok"] for line in machine.lines()] == [False, True, True]
+    assert "the key is withheld" in str(machine.lines()[0]["error"])
+    assert machine.run(withheld).batch_id == machine.only.batch_id
+    assert machine.run(with_destinations(request, CORP, VENDOR)).exit_code == 0
+    assert len(machine.batches.batches) == 2, "with its key the row can be answered: another run"
+
+
+def test_rows_of_standard_input_and_lists_are_looked_at_too(machine: Machine) -> None:
+    rows = [{"prompt": f"say {i}", "model": "acme/m" if i else "m"} for i in range(4)]
+    request = replace(machine.write(0), source=rows)
+    assert machine.run(request).exit_code == 0
+    assert machine.run(with_destinations(request, CORP, VENDOR)).exit_code == 0
+    assert len(machine.batches.batches) == 1
+
+
+def test_an_interrupt_while_the_models_are_looked_at(machine: Machine) -> None:
+    request = machine.write(4)
+    machine.run(request)
+    machine.display, machine.interrupts = KeptDisplay(), HandInterrupts()
+    find = machine.batches.find
+
+    async def find_and_interrupt(**asked: Any) -> list[BatchStatus]:
+        machine.interrupts.press()
+        return await find(**asked)
+
+    machine.batches.find = find_and_interrupt  # type: ignore[method-assign]
+    outcome = asyncio.run(machine._run(with_destinations(request, CORP, VENDOR)))
+    assert outcome.exit_code == 130
+    assert len(machine.batches.batches) == 1

@@ -114,3 +114,28 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "locks").write_text("a file")
     with pytest.raises(StoreError, match="cannot be taken"):
         FileLocks(tmp_path).take("run", holder="")
+
+
+def test_a_lock_whose_file_cannot_be_removed_is_released_all_the_same(tmp_path: Path) -> None:
+    """As in a folder that became read-only: here something else stands under its name."""
+    locks = FileLocks(tmp_path)
+    held = locks.take("one", holder="me")
+    assert held is not None
+    (path,) = (tmp_path / "locks").iterdir()
+    path.unlink()
+    path.mkdir()
+    held.release()
+    held.release()
+    path.rmdir()
+    assert locks.take("one", holder="other") is not None
+
+
+def test_a_lock_that_cannot_be_looked_at_is_not_taken_for_free(tmp_path: Path) -> None:
+    locks = FileLocks(tmp_path)
+    held = locks.take("one", holder="me")
+    assert held is not None
+    (path,) = (tmp_path / "locks").iterdir()
+    held.release()
+    path.symlink_to(path.name)
+    with pytest.raises(StoreError, match="cannot be looked at"):
+        locks.is_free("one")

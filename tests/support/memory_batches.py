@@ -15,7 +15,7 @@ from batchwright.core.errors import NoSuchBatch, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import InputRow, Record, Tally, UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
-from batchwright.ports.batches import BatchStatus, Selector, Submit
+from batchwright.ports.batches import BatchStatus, KnownCost, RepriceResult, Selector, Submit
 
 SEGMENT_ROWS = 3
 
@@ -132,6 +132,9 @@ class MemoryBatches:
             raise NoSuchBatch(batch_id)
         return self.batches[batch_id]
 
+    async def delete(self, batch_id: str) -> None:
+        del self.batches[self._batch(batch_id).batch_id]
+
     async def resolve(self, text: str) -> str:
         return self._batch(text).batch_id
 
@@ -182,6 +185,23 @@ class MemoryBatches:
             fields = {name: getattr(batch.spec, name) for name in BatchSpec.__struct_fields__}
             batch.spec = BatchSpec(**fields | {"max_cost_picousd": max_cost_picousd})
         return batch.status()
+
+    async def reprice(self, batch_id: str, *, every: bool = False) -> RepriceResult:
+        """Without a price table there is nothing to price by."""
+        batch = self._batch(batch_id)
+        cost = KnownCost(picousd=batch.tally.cost_picousd, unpriced=batch.tally.unpriced, no_usage=batch.tally.no_usage)
+        lacking = [row for row, record in batch.records.items() if record.unpriced]
+        return RepriceResult(
+            batch_id=batch_id,
+            before=cost,
+            after=cost,
+            priced=0,
+            changed=0,
+            mixed=0,
+            without_price={"m": len(lacking)} if lacking else {},
+            beyond_reason=0,
+            usage_not_kept=0,
+        )
 
     async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]:
         return []

@@ -26,7 +26,8 @@ from batchwright.engine import intake
 from batchwright.engine.sender import Sender
 from batchwright.engine.worker import WorkerParts
 from batchwright.runner import export
-from batchwright.store import rounds
+from batchwright.store import intake as stored_intake
+from batchwright.store import repricing, rounds
 from batchwright.vendors.openai import OpenAIVendor
 
 LAYOUT = struct.Struct("=QQQ")
@@ -40,6 +41,7 @@ STORE_STEPS = (
     "request_close",
     "close_step",
     "resume_batch",
+    "reprice",
 )
 """Each is a point before and one after."""
 
@@ -152,6 +154,8 @@ def _lay_around(watch: _Watch) -> None:
     watch.around(export, "_commit", "writing")
     watch.around(os, "replace", "rename")
     watch.around(rounds, "_step", "reopening step")
+    watch.around(stored_intake, "drop_step", "drop step")
+    watch.around(repricing, "_count", "repricing sums")
     _watch_commits(watch)
 
 

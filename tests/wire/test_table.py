@@ -75,6 +75,23 @@ class TestIn:
         assert [row.row.line if row else 0 for row in rows] == [2, 3, 4, 0, 6, 8]
         assert [row.row.line for row in read("\n\ntext\na\n") if row] == [4]
 
+    def test_of_a_ragged_row_every_field_stays_in_its_column(self) -> None:
+        text = 'custom_id,text,label\nq1,few\nq2,too,many,"fie,lds"\n"q3"z,broken,b\nq4,"never closed\nq5,a,b\n'
+        rows = [row.row for row in read(text) if row is not None and row.finding is not None]
+        few, many, broken, unclosed = rows
+        assert json.loads(few.columns) == {"custom_id": "q1", "text": "few", "label": ""}
+        assert json.loads(many.columns) == {"custom_id": "q2", "text": "too", "label": "many"}
+        assert many.body == b"q2,too,many,fie,lds", "what found no column is kept with the row"
+        assert json.loads(broken.columns) == {"custom_id": "q3z", "text": "broken", "label": "b"}
+        assert json.loads(unclosed.columns) == {"custom_id": "", "text": "", "label": ""}
+        assert [row.custom_id for row in rows] == ["q1", "q2", "q3z", None]
+
+    def test_an_id_that_may_be_another_columns_field_is_none(self) -> None:
+        (row,) = read("text,custom_id\none, and two,q1\n")
+        assert row is not None
+        assert row.finding is not None
+        assert row.row.custom_id is None
+
     @pytest.mark.parametrize(
         ("text", "words"),
         [("a,,b\n1,2,3\n", "column 2"), ("a,b,a\n1,2,3\n", "'a' twice"), ("a," * 3000 + "a\n", "3,001 columns")],

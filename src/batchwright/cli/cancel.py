@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from batchwright.cli.exits import say
+
 
 @click.command(name="cancel")
 @click.argument("batch", metavar="ID")
@@ -26,4 +28,4 @@ def cancel_command(batch: str) -> None:
         return await batches.cancel(await batches.resolve(batch))
 
     status = with_batches(load_settings({}), ask)
-    click.echo(f"{status.batch_id}: {status.state.value}, {status.counts.succeeded:,} answers kept.", err=True)
+    say(f"{status.batch_id}: {status.state.value}, {status.counts.succeeded:,} answers kept.")

@@ -8,7 +8,7 @@
     5    paused; the reason is printed, with the command that goes on
     130  interrupted; nothing is lost
 
-A broken pipe (`| head`) is the reader's wish: quiet, and 0.
+A broken pipe (`| head`) is the reader's wish: quiet, and 0. A stderr that is closed, full or unread changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -47,10 +48,10 @@ def code_of_call(call: Callable[[], Any]) -> int:
     try:
         result = call()
     except click.exceptions.Abort:
-        _say("Interrupted.")
+        say("Interrupted.")
         return INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        _say_by(error.show)
         return error.exit_code
     except Exception as error:
         return _code_of_error(error)
@@ -76,27 +77,83 @@ def _code_of_error(error: Exception) -> int:
         case OSError():
             _say_error(error)
         case _:
-            _say(f"Error: a fault of batchwright itself: {type(error).__name__}: {error}")
+            say(f"Error: a fault of batchwright itself: {type(error).__name__}: {error}")
     if _debug():
-        traceback.print_exception(error)
+        say("".join(traceback.format_exception(error)).rstrip())
     else:
-        _say("The same command with BATCHWRIGHT_DEBUG=1 before it shows where (a traceback on stderr).")
+        say("The same command with BATCHWRIGHT_DEBUG=1 before it shows where (a traceback on stderr).")
     return OUR_FAULT
+
+
+def say(text: str) -> None:
+    """Says it on stderr; one that is closed, full or unread is no reason to end otherwise."""
+    _say_by(lambda: click.echo(text, err=True))
+
+
+def _say_by(call: Callable[[], None]) -> None:
+    try:
+        call()
+    except (OSError, ValueError):
+        forget(sys.stderr)
+
+
+def forget(stream: TextIO | None) -> None:
+    """Nobody reads it: what is still buffered would be tried again, and complained about, when the interpreter ends."""
+    if stream is None:
+        return
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+
+
+def flush_streams() -> None:
+    """Last of all. What cannot be written has been told, where it could be, and must not change the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            forget(stream)
+
+
+def fill_closed_streams() -> None:
+    """Of a process that was started with stdin, stdout or stderr closed (`2>&-`). Their numbers would go to the next
+    files that are opened, and a library's complaint on "stderr" into one of those."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(os.devnull, "r" if number == 0 else "w"))  # noqa: SIM115  (for the whole process)
+
+
+def stdout_is_closed() -> bool:
+    """Whether `fill_closed_streams` had to fill it. (A stdout that was sent to the null device is named otherwise.)"""
+    return getattr(sys.stdout, "name", "") == os.devnull
 
 
 def quiet_when_unread(call: Callable[[], Any]) -> Any:
     """Calls it and flushes stdout; a reader that went away ends the command without a word."""
     try:
         result = call()
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:
-        # What is still buffered would be tried again, and complained about, when the interpreter ends.
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
+        forget(sys.stdout)
         return OK
+    except OSError:
+        _flush_or_forget()
+        raise
     return result
+
+
+def _flush_or_forget() -> None:
+    """Raises OSError, with the name of the place, if what could not be written is standard output."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        forget(sys.stdout)
+        raise OSError(error.errno, error.strerror, "standard output") from None
 
 
 def nearest_text(name: str, known: Iterable[str]) -> str:
@@ -108,7 +165,7 @@ def nearest_text(name: str, known: Iterable[str]) -> str:
 
 
 def _say_refused(error: InputRefused) -> None:
-    _say(f"Error: {error}")
+    say(f"Error: {error}")
     alike: dict[tuple[str, str], list[int]] = {}
     for finding in error.findings:
         alike.setdefault((finding.code, finding.message), []).append(finding.line)
@@ -116,10 +173,10 @@ def _say_refused(error: InputRefused) -> None:
     for (code, message), lines in shown:
         # A fault of the whole file is one line and not a hundred; a few of a kind are a line each.
         for together in [lines] if len(lines) > SHOWN_LINES else [[line] for line in lines]:
-            _say(f"  {_lines_text(together)}{message} [{code}]")
+            say(f"  {_lines_text(together)}{message} [{code}]")
     left = error.total - len(error.findings) + sum(len(lines) for _, lines in list(alike.items())[SHOWN_FINDINGS:])
     if left > 0:
-        _say(f"  and {left:,} more (batchwright validate lists them)")
+        say(f"  and {left:,} more (batchwright validate lists them)")
     _say_notes(error)
 
 
@@ -133,17 +190,13 @@ def _lines_text(lines: Sequence[int]) -> str:
 
 
 def _say_error(error: Exception) -> None:
-    _say(f"Error: {error}")
+    say(f"Error: {error}")
     _say_notes(error)
 
 
 def _say_notes(error: Exception) -> None:
     for note in getattr(error, "__notes__", ()):
-        _say(note)
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)
+        say(note)
 
 
 def _debug() -> bool:

@@ -25,6 +25,8 @@ COMMANDS: dict[str, str] = {
     "cancel": "Cancel a batch; answers it has are kept.",
     "resume": "Clear a batch's pauses and go on with it.",
     "export": "Write a batch's answers to a file.",
+    "reprice": "Apply today's prices to stored answers; nothing is sent.",
+    "delete": "Delete batches that have ended, with their rows and answers.",
     "usage": "Sum up tokens and cost by day, vendor and model.",
     "work": "Work on all batches of this machine.",
     "model": "Manage the local model.",
@@ -83,9 +85,15 @@ class LazyGroup(click.Group):
         **extra: Any,
     ) -> NoReturn:
         def call() -> Any:
-            return super(LazyGroup, self).main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            try:
+                return super(LazyGroup, self).main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            except SystemExit:
+                return exits.OK  # click ends so, with 1, when the reader of a help page has gone
 
-        raise SystemExit(exits.code_of_call(call))
+        exits.fill_closed_streams()
+        code = exits.code_of_call(call)
+        exits.flush_streams()
+        raise SystemExit(code)
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:

@@ -7,12 +7,27 @@ from typing import TYPE_CHECKING
 import click
 
 from batchwright.cli import options
+from batchwright.cli.exits import say
+from batchwright.cli.table import Column
 
 if TYPE_CHECKING:
-    from batchwright.cli.screen import Cell
+    from batchwright.cli.table import Cell
     from batchwright.ports.batches import BatchStatus
 
-HEADINGS = ("BATCH", "STATE", "OK", "FAILED", "OPEN", "TOTAL", "COST", "CREATED (UTC)", "NAME")
+COLUMNS = (
+    Column(heading="BATCH"),
+    Column(heading="STATE"),
+    Column(heading="OK"),
+    Column(heading="FAILED"),
+    Column(heading="OPEN", leaves=2),
+    Column(heading="TOTAL"),
+    Column(heading="COST", leaves=1),
+    Column(heading="CREATED (UTC)", leaves=3),
+    Column(heading="NAME", cut_to=8),
+    Column(heading="WORKED ON", pipe_only=True),
+)
+TOLD_IDLE = 5
+"""Of so many idle batches the command that goes on is told."""
 
 
 @click.command(name="list")
@@ -22,7 +37,8 @@ HEADINGS = ("BATCH", "STATE", "OK", "FAILED", "OPEN", "TOTAL", "COST", "CREATED 
 def list_command(limit: int, source: str | None, as_json: bool) -> None:
     """List batches, newest first.
 
-    In a pipe: tab-separated lines without headings.
+    A state with (idle): nobody works on that batch now. In a pipe: tab-separated lines without headings, and at the
+    end `yes` or `no` for whether somebody does (nothing for a batch that has ended).
 
     \b
     Examples:
@@ -33,7 +49,7 @@ def list_command(limit: int, source: str | None, as_json: bool) -> None:
 
     from batchwright.cli import screen
     from batchwright.cli.running import with_batches
-    from batchwright.cli.status_view import status_json
+    from batchwright.cli.status_view import goes_on_with, is_idle, status_json
 
     settings = options.load_settings({})
     path = str(Path(source).resolve()) if source else ""
@@ -42,19 +58,22 @@ def list_command(limit: int, source: str | None, as_json: bool) -> None:
         for status in found:
             screen.print_json(status_json(status))
         return
-    screen.print_rows(HEADINGS, (_cells(status) for status in found))
+    screen.print_rows(COLUMNS, (_cells(status) for status in found))
+    for status in [status for status in found if is_idle(status)][:TOLD_IDLE] if screen.is_table() else ():
+        say(f"Nobody works on {status.batch_id} now. This goes on with it: {goes_on_with(status)}")
     if not found:
-        click.echo("There are no batches" + (f" of {source}." if source else "."), err=True)
+        say("There are no batches" + (f" of {source}." if source else "."))
 
 
 def _cells(status: BatchStatus) -> tuple[Cell, ...]:
     from batchwright.cli import screen
-    from batchwright.cli.status_view import cost_is_complete
+    from batchwright.cli.status_view import state_cell, worked_on_text
+    from batchwright.runner.standing import cost_is_complete
 
     counts = status.counts
     return (
-        screen.text_cell(status.batch_id),
-        screen.text_cell(status.state.value),
+        screen.batch_cell(status.batch_id),
+        state_cell(status),
         screen.count_cell(counts.succeeded),
         screen.count_cell(counts.without_success),
         screen.count_cell(counts.open),
@@ -62,4 +81,5 @@ def _cells(status: BatchStatus) -> tuple[Cell, ...]:
         screen.cost_cell(status.tally.cost_picousd, complete=cost_is_complete(status)),
         screen.moment_cell(status.created_at_ms),
         screen.text_cell(status.spec.name),
+        screen.text_cell(worked_on_text(status)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from batchwright.cli import options
+from batchwright.cli.exits import say
 
 
 @click.group(name="model")
@@ -35,5 +36,5 @@ def install_command() -> None:
     from batchwright.vendors.model_files import install_model
 
     settings = options.load_settings({})
-    click.echo("Fetching the model ...", err=True)
+    say("Fetching the model ...")
     click.echo(str(install_model(settings.cache_dir, environ=os.environ)))

@@ -39,6 +39,7 @@ SETTING_OPTIONS = (
 
 FORMATS = ("infrai", "openai", "csv")
 ON_UNCERTAIN = ("retry", "fail")
+ON_GATE = ("pause", "stop")
 TRANSPORTS = ("auto", "own", "curl")
 PROGRESS = ("auto", "rich", "plain", "none")
 KINDS = (
@@ -269,9 +270,15 @@ def delivery_of(given: Mapping[str, Any], *, writes: bool) -> Delivery:
 
 
 def check_stdout(given: Mapping[str, Any], *, writes: bool) -> None:
-    """Raises UsageError if answers and report would both go to standard output."""
-    from batchwright.cli.places import STREAM
+    """Raises UsageError if answers and report would both go to standard output, or either to one that is closed."""
+    from batchwright.cli.exits import stdout_is_closed
+    from batchwright.cli.places import STREAM, goes_to_stdout, is_stdout
     from batchwright.core.errors import UsageError
 
-    if given["as_json"] and (given["output"] == STREAM or (writes and given["output"] is None)):
+    output = given["output"] if given["output"] is not None else STREAM if writes else None
+    if given["as_json"] and output is not None and goes_to_stdout(output):
         raise UsageError("--json puts the report on standard output, where the answers go too: give -o FILE")
+    if stdout_is_closed() and output is not None and is_stdout(output):
+        raise UsageError("standard output is closed, so the answers have nowhere to go: give -o FILE")
+    if stdout_is_closed() and given["as_json"]:
+        raise UsageError("standard output is closed, so the report has nowhere to go: leave out --json")

@@ -79,6 +79,7 @@ def show_preview(settings: Settings, request: RunRequest, *, as_json: bool) -> i
 
 def _print_text(preview: Preview, settings: Settings) -> None:
     from batchwright.cli import screen
+    from batchwright.cli.table import Column
     from batchwright.core.batch_spec import LaneKey
 
     body_bytes = sum(lane.body_bytes for lane in preview.lanes.values())
@@ -105,12 +106,21 @@ def _print_text(preview: Preview, settings: Settings) -> None:
                 screen.cost_cell(lane.worst_picousd, complete=not lane.unbounded),
             )
         )
-    screen.print_rows(("VENDOR", "MODEL", "KEY", "ROWS", "BYTES", "COST AT MOST"), table)
+    columns = (
+        Column(heading="VENDOR", cut_to=8),
+        Column(heading="MODEL", cut_to=12),
+        Column(heading="KEY", cut_to=8, leaves=1),
+        Column(heading="ROWS"),
+        Column(heading="BYTES", leaves=2),
+        Column(heading="COST AT MOST", short="COST <="),
+    )
+    screen.print_rows(columns, table)
 
 
 def _print_json(preview: Preview, settings: Settings) -> None:
     from batchwright.cli import screen
     from batchwright.core.batch_spec import LaneKey
+    from batchwright.runner.standing import usd_json
 
     lanes: list[dict[str, Any]] = []
     for text, lane in preview.lanes.items():
@@ -123,7 +133,7 @@ def _print_json(preview: Preview, settings: Settings) -> None:
                 "key_set": bool(settings.key(key.account)) if key.account else None,
                 "rows": lane.rows,
                 "body_bytes": lane.body_bytes,
-                "cost_at_most_usd": screen.usd_json(lane.worst_picousd, complete=not lane.unbounded),
+                "cost_at_most_usd": usd_json(lane.worst_picousd, complete=not lane.unbounded),
                 "rows_without_price_or_bound": lane.unbounded,
             }
         )
@@ -133,7 +143,7 @@ def _print_json(preview: Preview, settings: Settings) -> None:
             "rows": preview.rows,
             "refused": preview.refused,
             "body_bytes": sum(lane.body_bytes for lane in preview.lanes.values()),
-            "cost_at_most_usd": screen.usd_json(preview.worst_picousd, complete=not preview.unbounded),
+            "cost_at_most_usd": usd_json(preview.worst_picousd, complete=not preview.unbounded),
             "rows_without_price_or_bound": preview.unbounded,
             "lanes": lanes,
             "findings": [finding_json(finding) for finding in preview.findings],

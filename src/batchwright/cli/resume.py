@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from batchwright.cli import options
+from batchwright.cli.exits import say
 
 
 @click.command(name="resume")
@@ -43,7 +44,7 @@ def resume_command(batch: str, **given: Any) -> int:
 
     batch_id = with_batches(settings, clear)
     if given["no_run"]:
-        click.echo(f"{batch_id}: no pause stands any more.", err=True)
+        say(f"{batch_id}: no pause stands any more.")
         return 0
     display, pace = open_display(settings.progress), options.pace_of(settings)
     going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=pace, display=display)

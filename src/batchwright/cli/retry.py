@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from batchwright.cli import options
+from batchwright.cli.exits import say
 
 
 @click.command(name="retry")
@@ -23,7 +24,7 @@ def retry_command(batch: str, **given: Any) -> int:
 
     Takes a batch that has ended. By default all rows without success are sent again; --kind and --flag choose (a flag
     is the only way back for rows that have an answer, and an answer is never replaced by a failure). Then it goes on
-    like run; -o writes the whole file anew.
+    like run; -o writes the whole file anew. After an interrupt or a crash the same command finishes its round.
 
     \b
     Examples:
@@ -32,8 +33,10 @@ def retry_command(batch: str, **given: Any) -> int:
     """
     from batchwright import assemble
     from batchwright.cli.running import finish, run_async, with_batches
+    from batchwright.core.batch_state import BatchState, PauseCause
     from batchwright.core.failures import FailureKind, Flag
     from batchwright.ports.batches import Batches, Selector
+    from batchwright.runner.figures import plural
     from batchwright.runner.progress import open_display
 
     options.check_stdout(given, writes=False)
@@ -45,18 +48,25 @@ def retry_command(batch: str, **given: Any) -> int:
     )
 
     async def begin(batches: Batches) -> tuple[str, int]:
+        """(batch, rows that are open in its round)."""
         batch_id = await batches.resolve(batch)
-        return batch_id, await batches.retry(batch_id, selector, deadline_s=settings.deadline_s)
+        status = await batches.status(batch_id)
+        if status.round and not status.terminal and status.state is not BatchState.ACCEPTING:
+            # This very command, or one like it, died on the way: its round is finished before another can begin.
+            begun = f"round {status.round} has begun already and has {plural(status.counts.open, 'open row')}"
+            say(f"{batch_id}: {begun}{'.' if given['no_run'] else '; going on with it.'}")
+            if status.pauses and all(pause.cause is not PauseCause.BUDGET for pause in status.pauses):
+                await batches.resume(batch_id)
+            return batch_id, status.counts.open
+        rows = await batches.retry(batch_id, selector, deadline_s=settings.deadline_s)
+        begun = f"{plural(rows, 'row')} in a new round" if rows else "no row is like that; none is sent again"
+        say(f"{batch_id}: {begun}.")
+        return batch_id, rows
 
     batch_id, rows = with_batches(settings, begin)
-    begun = (
-        f"{rows:,} {'row' if rows == 1 else 'rows'} in a new round"
-        if rows
-        else "no row is like that; none is sent again"
-    )
-    click.echo(f"{batch_id}: {begun}.", err=True)
-    if given["no_run"] or not rows:
-        return 0  # nothing began, so nothing is written either: `export` writes what stands
+    if given["no_run"] or (not rows and delivery.nothing):
+        return 0
+    # With -o and no row to send the file is written all the same: an earlier retry may have died before it could.
     display, pace = open_display(settings.progress), options.pace_of(settings)
     going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=pace, display=display)
     return finish(run_async(going_on, sends=True), as_json=given["as_json"])

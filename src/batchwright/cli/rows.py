@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchwright.cli import options
+from batchwright.cli.exits import say
+from batchwright.cli.table import Column
 
 if TYPE_CHECKING:
     from batchwright.core.rows import RowView
     from batchwright.ports.batches import Batches
 
-HEADINGS = ("ROW", "CUSTOM ID", "OUTCOME", "ATTEMPTS", "COST", "ANSWER OR ERROR")
+COLUMNS = (
+    Column(heading="ROW"),
+    Column(heading="CUSTOM ID", cut_to=8),
+    Column(heading="OUTCOME"),
+    Column(heading="ATTEMPTS", short="SENT", leaves=1),
+    Column(heading="COST", leaves=2),
+    Column(heading="ANSWER OR ERROR", short="ANSWER", cut_to=12),
+)
 OUTCOMES = ("ok", "failed", "cancelled", "expired", "stopped", "open")
 MAX_TABLE_ROWS = 10_000
 """A table is measured before it is printed; a pipe and --json have no such bound."""
@@ -59,12 +68,12 @@ def rows_command(batch: str, **given: Any) -> None:
             elif screen.is_table() and len(shown) < MAX_TABLE_ROWS:
                 shown.append(view)
             elif screen.is_table():
-                click.echo(f"Only the first {MAX_TABLE_ROWS:,} rows are shown; use --start, or a pipe.", err=True)
+                say(f"Only the first {MAX_TABLE_ROWS:,} rows are shown; use --start, or a pipe.")
                 break
             else:
-                screen.print_rows(HEADINGS, [_cells(view)])
+                screen.print_rows(COLUMNS, [_cells(view)])
         if shown:
-            screen.print_rows(HEADINGS, [_cells(view) for view in shown])
+            screen.print_rows(COLUMNS, [_cells(view) for view in shown])
 
     with_batches(options.load_settings({}), show)
 

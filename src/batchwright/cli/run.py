@@ -43,7 +43,13 @@ if TYPE_CHECKING:
 @click.option(
     "--gate/--no-gate",
     default=None,
-    help="Pause when the first 25 rows all fail for good in the same way. [default: --gate]",
+    help="Halt when the first 25 rows all fail for good in the same way. [default: --gate]",
+)
+@click.option(
+    "--on-gate",
+    type=click.Choice(options.ON_GATE),
+    help="What the batch does then: pause (exit 5; the same command tries again), or stop (what is left ends as "
+    "stopped; retry opens it). [default: pause]",
 )
 @click.option(
     "--skip-invalid", is_flag=True, help="Rows that cannot be sent count as failed rows. [default: refuse all]"
@@ -109,10 +115,20 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
         fresh=given.get("fresh", False),
         strict=given.get("strict", False),
         allow_unpriced=given.get("allow_unpriced", False),
+        on_gate=_on_gate(given),
         command=typed_command(),
     )
     check_delivery(request.delivery, source)
     return settings, request
+
+
+def _on_gate(given: dict[str, Any]) -> str:
+    from batchwright.core.errors import UsageError
+
+    wish: str | None = given.get("on_gate")
+    if wish is not None and given.get("gate") is False:
+        raise UsageError(f"--on-gate {wish} says what the gate does, and --no-gate takes it away: give one of them")
+    return wish or options.ON_GATE[0]
 
 
 def _attempts(given: dict[str, Any]) -> str | None:

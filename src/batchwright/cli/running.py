@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     import asyncio
 
-    from batchwright.core.errors import BatchwrightError
+    from batchwright.core.errors import BatchwrightError, Finding
     from batchwright.ports.batches import Batches
     from batchwright.runner.outcome import RunOutcome
     from batchwright.settings import Settings
@@ -61,19 +61,36 @@ def resolve(settings: Settings, text: str) -> str:
 
 def finish(outcome: RunOutcome, *, as_json: bool) -> int:
     """Prints how it ended: all of it on stderr, or with `--json` the report on stdout and the rest on stderr."""
+    from batchwright.cli import exits
     from batchwright.runner.report_text import report_json
 
     if as_json and outcome.report is not None:
-        click.echo(report_json(outcome.report))
-        text = "\n".join(outcome.closing)
-    else:
-        text = outcome.text
-    if text:
-        click.echo(text, err=True)
+        # Last of all: whatever becomes of it, what is said on stderr has been said.
+        if outcome.closing:
+            exits.say("\n".join(outcome.closing))
+        try:
+            click.echo(report_json(outcome.report))
+        except BrokenPipeError:
+            exits.forget(sys.stdout)
+        except OSError as error:
+            exits.forget(sys.stdout)
+            exits.say(f"{outcome.text}\nThe report cannot be written to standard output: {error.strerror}.")
+            return exits.OUR_FAULT
+    elif outcome.text:
+        exits.say(outcome.text)
     return outcome.exit_code
 
 
-def endpoint_help_text(settings: Settings) -> str:
+def endpoint_help_text(settings: Settings, findings: Iterable[Finding]) -> str:
+    """What to do about rows that have nowhere to go; empty where there are none, or where the finding says it all."""
+    unroutable = [finding.message for finding in findings if finding.code == "unroutable"]
+    remedies = [
+        text for reason, text in settings.remedies.items() if text and any(reason in message for message in unroutable)
+    ]
+    if remedies:
+        return "\n".join(dict.fromkeys(remedies))
+    if not unroutable or settings.destinations:
+        return ""
     return "\n".join(("Where rows can go:", *(f"  {line}" for line in settings.endpoint_help())))
 
 
@@ -81,10 +98,9 @@ def add_endpoint_help(error: BatchwrightError, settings: Settings) -> None:
     """Rows without any endpoint to go to: says how to get one, and not the same finding a hundred times."""
     from batchwright.core.errors import InputRefused
 
-    if settings.destinations or not isinstance(error, InputRefused):
+    if not isinstance(error, InputRefused):
         return
-    unroutable = [finding for finding in error.findings if finding.code == "unroutable"]
-    if unroutable:
-        error.add_note(endpoint_help_text(settings))
-        if len(unroutable) == len(error.findings):
+    if help_text := endpoint_help_text(settings, error.findings):
+        error.add_note(help_text)
+        if all(finding.code == "unroutable" for finding in error.findings):
             error.findings = error.findings[:SHOWN_UNROUTABLE]

@@ -1,6 +1,6 @@
 """Data on stdout, in one of three forms.
 
-- On a terminal: a table with headings, the last column cut to the terminal's width, numbers as people write them.
+- On a terminal: a table with headings, fitted to the terminal's width (`cli.table`), numbers as people write them.
 - In a pipe: one line a row, tabs between fields, no headings, raw numbers, whole texts; what is not known is empty.
 - `--json`: one JSON object a line (one object alone for a single thing); what is not known is null.
 
@@ -13,26 +13,28 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import msgspec
 
+from batchwright.cli.exits import say
+from batchwright.cli.table import GAP, Cell, Column, fit, wrap
 from batchwright.core.money import usd_text
 
-
-class Cell(NamedTuple):
-    shown: str
-    """For people, in a table."""
-    raw: str
-    """In a pipe."""
-    right: bool = False
-    """Aligned to the right (numbers)."""
+NARROWEST_VALUE = 20
+"""A fact's value is broken no narrower than this."""
+SHORT_ID_DIGITS = 8
+"""Of a batch's id where room is short: a prefix that names one batch among hundreds of millions."""
 
 
 def text_cell(text: str) -> Cell:
     plain = safe_text(text)
     return Cell(plain, plain)
+
+
+def batch_cell(batch_id: str) -> Cell:
+    return Cell(batch_id, batch_id, short=batch_id.removeprefix("batch_")[:SHORT_ID_DIGITS])
 
 
 def count_cell(number: int) -> Cell:
@@ -50,7 +52,8 @@ def cost_cell(picousd: int, *, complete: bool) -> Cell:
 
 def moment_cell(moment_ms: int) -> Cell:
     text = moment_text(moment_ms) or ""
-    return Cell(text.replace("T", " ").replace("Z", ""), text)
+    shown = text.replace("T", " ").replace("Z", "")
+    return Cell(shown, text, short=shown[:-3])
 
 
 def moment_text(moment_ms: int) -> str | None:
@@ -74,45 +77,39 @@ def is_table() -> bool:
     return sys.stdout.isatty()
 
 
-def print_rows(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
     """All rows of a table (bounded by the caller), or tab-separated lines."""
     if not is_table():
         for row in rows:
             # Not click.echo, which flushes each line: there may be a million.
             sys.stdout.write("\t".join(cell.raw for cell in row) + "\n")
         return
-    table = list(rows)
-    widths = [
-        max([len(heading), *(len(row[column].shown) for row in table)]) for column, heading in enumerate(headings)
-    ]
-    first = table[0] if table else ()
-    titles = [Cell(heading, "", column < len(first) and first[column].right) for column, heading in enumerate(headings)]
-    room = shutil.get_terminal_size().columns
-    for row in (titles, *table):
-        line = "  ".join(
-            cell.shown.rjust(width) if cell.right else cell.shown.ljust(width)
-            for cell, width in zip(row, widths, strict=True)
-        ).rstrip()
-        click.echo(line if len(line) <= room else line[: room - 1] + "…")
+    fitted = fit(columns, list(rows), _room())
+    for line in fitted.lines:
+        click.echo(line)
+    if fitted.left_out:
+        say(f"No room for {', '.join(fitted.left_out)}; --json shows all.")
 
 
 def print_facts(facts: Iterable[tuple[str, Cell]]) -> None:
-    """Name and value, a line each."""
+    """Name and value, a line each; on a terminal a long value goes on below its beginning."""
     known = list(facts)
     if not is_table():
         for name, cell in known:
             click.echo(f"{name}\t{cell.raw}")
         return
-    width = max(len(name) for name, _ in known)
+    width = max(len(name) for name, _ in known) + len(GAP)
     for name, cell in known:
-        click.echo(f"{name.replace('_', ' '):<{width}}  {cell.shown}")
+        first, *more = wrap(cell.shown, max(_room() - width, NARROWEST_VALUE))
+        click.echo(f"{name.replace('_', ' '):<{width}}{first}".rstrip())
+        for line in more:
+            click.echo(" " * width + line)
+
+
+def _room() -> int:
+    return shutil.get_terminal_size().columns
 
 
 def print_json(value: Any) -> None:
     """One line."""
     click.echo(msgspec.json.encode(value))
-
-
-def usd_json(picousd: int, *, complete: bool = True) -> msgspec.Raw | None:
-    """A number with at most 12 decimals; null where nothing is known."""
-    return None if not complete and not picousd else msgspec.Raw(usd_text(picousd).encode())

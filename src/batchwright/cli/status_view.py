@@ -5,14 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from batchwright.cli import screen
-from batchwright.cli.screen import Cell
+from batchwright.cli.table import Cell
 from batchwright.core import row_map
+from batchwright.core.batch_state import BatchState
 from batchwright.ports.batches import BatchStatus
+from batchwright.runner import commands
+from batchwright.runner.standing import cost_is_complete, cost_json, ends_without_success, standing_json
 
 
-def cost_is_complete(status: BatchStatus) -> bool:
-    """Whether every answer has a price and usage, so that the known cost is all of it."""
-    return not status.tally.unpriced and not status.tally.no_usage
+def is_idle(status: BatchStatus) -> bool:
+    """Its state says that it moves, but nobody works on it: its `run` was interrupted or killed, or no `work` has come
+    to it yet. (A paused batch says so itself.)"""
+    return not (status.live or status.terminal or status.state is BatchState.PAUSED)
+
+
+def goes_on_with(status: BatchStatus) -> str:
+    """The command that goes on with a batch that stands still; empty for one that moves or has ended."""
+    if status.live or status.terminal:
+        return ""
+    return commands.of_standing(status)
+
+
+def state_cell(status: BatchStatus) -> Cell:
+    """In a pipe the state alone."""
+    state = status.state.value
+    return Cell(f"{state} (idle)" if is_idle(status) else state, state)
+
+
+def worked_on_text(status: BatchStatus) -> str:
+    return "" if status.terminal else "yes" if status.live else "no"
 
 
 def status_facts(status: BatchStatus) -> list[tuple[str, Cell]]:
@@ -21,14 +42,11 @@ def status_facts(status: BatchStatus) -> list[tuple[str, Cell]]:
     facts = [
         ("batch", screen.text_cell(status.batch_id)),
         ("name", screen.text_cell(status.spec.name)),
-        ("state", screen.text_cell(status.state.value)),
+        ("state", state_cell(status)),
         ("round", screen.count_cell(status.round)),
         ("total", screen.count_cell(status.total)),
         ("ok", screen.count_cell(counts.succeeded)),
-        ("failed", screen.count_cell(counts.failed)),
-        ("cancelled", screen.count_cell(counts.cancelled)),
-        ("expired", screen.count_cell(counts.expired)),
-        ("stopped", screen.count_cell(counts.stopped)),
+        *((name, screen.count_cell(number)) for name, number in ends_without_success(counts)),
         ("open", screen.count_cell(counts.open)),
         *((name, screen.count_cell(number)) for name, number in _by_name(status).items()),
         ("cost_usd", screen.cost_cell(tally.cost_picousd, complete=cost_is_complete(status))),
@@ -43,6 +61,7 @@ def status_facts(status: BatchStatus) -> list[tuple[str, Cell]]:
         ("settled_at", screen.moment_cell(status.settled_at_ms)),
         ("deadline_at", screen.moment_cell(status.deadline_ms)),
         ("worked_on_now", screen.text_cell("yes" if status.live else "no")),
+        ("goes_on_with", screen.text_cell(goes_on_with(status))),
     ]
     facts = [(name, cell) for name, cell in facts if name not in _ONLY_IF_ANY or cell.raw not in ("0", "")]
     if status.spec.max_cost_picousd >= 0:
@@ -66,6 +85,7 @@ _ONLY_IF_ANY = frozenset(
         "possible_double_payments",
         "settled_at",
         "deadline_at",
+        "goes_on_with",
     }
 )
 
@@ -79,45 +99,20 @@ def _by_name(status: BatchStatus) -> dict[str, int]:
 
 def status_json(status: BatchStatus) -> dict[str, Any]:
     """The same words as the report of a run; what is not known is null."""
-    counts, tally, spec = status.counts, status.tally, status.spec
-    named = {row_map.name_of(byte): count for byte, count in status.by_byte.items() if count}
-    flags = {flag.value for flag in row_map.FLAG_BYTES}
+    tally, spec = status.tally, status.spec
     return {
-        "batch_id": status.batch_id,
+        **standing_json(status),
         "name": spec.name,
         "source": spec.source or None,
         "metadata": spec.metadata,
-        "state": status.state.value,
-        "terminal": status.terminal,
         "live": status.live,
-        "round": status.round,
-        "total": status.total,
-        "ok": counts.succeeded,
-        "failed": counts.failed,
-        "cancelled": counts.cancelled,
-        "expired": counts.expired,
-        "stopped": counts.stopped,
-        "open": counts.open,
-        "flags": {name: count for name, count in named.items() if name in flags and name != "plain"},
-        "kinds": {name: count for name, count in named.items() if name not in flags},
-        "tokens": {
-            "prompt": tally.prompt_tokens,
-            "completion": tally.completion_tokens,
-            "cached": tally.cached_tokens,
+        "goes_on_with": goes_on_with(status) or None,
+        "kinds": {
+            row_map.BYTE_KINDS[byte].value: count
+            for byte, count in status.by_byte.items()
+            if count and byte in row_map.BYTE_KINDS
         },
-        "cost": {
-            "known_usd": screen.usd_json(tally.cost_picousd, complete=cost_is_complete(status)),
-            "complete": cost_is_complete(status),
-            "answers_without_price": tally.unpriced,
-            "answers_without_usage": tally.no_usage,
-            "orphan_usd": screen.usd_json(tally.orphan_picousd),
-            "cap_usd": screen.usd_json(spec.max_cost_picousd) if spec.max_cost_picousd >= 0 else None,
-            "cap_taken_usd": screen.usd_json(status.budget_taken_picousd) if spec.max_cost_picousd >= 0 else None,
-            "soft_cap": spec.soft_cap,
-        },
-        "attempts": tally.attempts,
-        "retries": tally.retries,
-        "possible_double_payments": tally.doubts,
+        "cost": cost_json(status, unit="answers", without_price=tally.unpriced, without_usage=tally.no_usage),
         "pauses": [
             {
                 "cause": pause.cause.value,

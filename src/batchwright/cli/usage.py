@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchwright.cli import options
+from batchwright.cli.table import Column
 
 if TYPE_CHECKING:
+    from batchwright.cli.table import Cell
     from batchwright.core.records import UsageKey, UsageSum
 
 GROUPS = ("day", "vendor", "model", "account")
+NARROWEST_KEYS = {"vendor": 8, "model": 12, "account": 8}
+SUMS = (
+    Column(heading="ANSWERS", leaves=1),
+    Column(heading="TOKENS IN", short="IN", leaves=2),
+    Column(heading="CACHED", leaves=4),
+    Column(heading="TOKENS OUT", short="OUT", leaves=3),
+    Column(heading="COST"),
+)
 
 
 @click.command(name="usage")
@@ -51,8 +61,8 @@ def usage_command(groups: str, since: Any, as_json: bool) -> None:
         for values, total in sums:
             screen.print_json(_json(names, values, total))
         return
-    headings = [*(name.upper() for name in names), "ANSWERS", "TOKENS IN", "CACHED", "TOKENS OUT", "COST"]
-    screen.print_rows(headings, [[*map(screen.text_cell, values), *_cells(total)] for values, total in sums])
+    keys = [Column(heading=name.upper(), cut_to=NARROWEST_KEYS.get(name, 0)) for name in names]
+    screen.print_rows((*keys, *SUMS), [[*_keys(names, values), *_cells(total)] for values, total in sums])
 
 
 def _group_names(text: str) -> tuple[str, ...]:
@@ -73,6 +83,16 @@ def sum_by(found: list[tuple[UsageKey, UsageSum]], names: tuple[str, ...]) -> li
     return sorted(sums.items())
 
 
+def _keys(names: tuple[str, ...], values: tuple[str, ...]) -> list[Cell]:
+    from batchwright.cli import screen
+
+    cells = [screen.text_cell(value) for value in values]
+    # The year goes without saying where room is short.
+    return [
+        cell._replace(short=cell.shown[5:]) if name == "day" else cell for name, cell in zip(names, cells, strict=True)
+    ]
+
+
 def _cells(total: UsageSum) -> list[Any]:
     from batchwright.cli import screen
 
@@ -86,7 +106,7 @@ def _cells(total: UsageSum) -> list[Any]:
 
 
 def _json(names: tuple[str, ...], values: tuple[str, ...], total: UsageSum) -> dict[str, Any]:
-    from batchwright.cli import screen
+    from batchwright.runner.standing import usd_json
 
     complete = not total.unpriced and not total.no_usage
     return {
@@ -98,7 +118,7 @@ def _json(names: tuple[str, ...], values: tuple[str, ...], total: UsageSum) -> d
             "cached": total.cached_tokens,
         },
         "cost": {
-            "known_usd": screen.usd_json(total.cost_picousd, complete=complete),
+            "known_usd": usd_json(total.cost_picousd, complete=complete),
             "complete": complete,
             "answers_without_price": total.unpriced,
             "answers_without_usage": total.no_usage,

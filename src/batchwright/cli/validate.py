@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchwright.cli import options
+from batchwright.cli.exits import say
 from batchwright.cli.preview import finding_json
 from batchwright.cli.run import make_request
 from batchwright.cli.running import endpoint_help_text
@@ -42,8 +43,8 @@ def validate_command(source: str, **given: Any) -> int:
         _print_json(report)
     else:
         _print_text(report)
-    if "unroutable" in report.by_code and not settings.destinations:
-        click.echo(endpoint_help_text(settings), err=True)
+    if help_text := endpoint_help_text(settings, report.findings):
+        say(help_text)
     return REFUSED if report.refused else OK
 
 
@@ -58,19 +59,18 @@ def _print_text(report: ValidationReport) -> None:
         else:
             click.echo(f"{finding.line}\t{finding.code}\t{screen.safe_text(finding.message)}")
     if report.total > len(report.findings):
-        click.echo(f"and {report.total - len(report.findings):,} findings more", err=True)
+        say(f"and {report.total - len(report.findings):,} findings more")
     lines = f"{report.rows:,} rows, {report.blank:,} blank lines"
-    click.echo(
+    say(
         f"{report.name}: {lines}; {report.sendable:,} rows can be sent ({report.body_bytes:,} bytes of bodies), "
-        f"{report.refused:,} cannot.",
-        err=True,
+        f"{report.refused:,} cannot."
     )
     for text, rows in sorted(report.lanes.items(), key=lambda pair: -pair[1]):
         if text == OTHERS:
-            click.echo(f"  {rows:,} to other models", err=True)
+            say(f"  {rows:,} to other models")
             continue
         lane = LaneKey.parse(text)
-        click.echo(screen.safe_text(f"  {rows:,} to {lane.vendor}, model {lane.model or '(none named)'}"), err=True)
+        say(screen.safe_text(f"  {rows:,} to {lane.vendor}, model {lane.model or '(none named)'}"))
 
 
 def _print_json(report: ValidationReport) -> None:

@@ -42,6 +42,11 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     """For `local`: a GGUF file; empty is the default model."""
     models: tuple[str, ...] = ()
     """Shell-style patterns of the model names it serves; empty: any name no other destination claims."""
+    dotenv_key: bool = False
+    """Its address came from a `.env`: only a key from a `.env` may go there, never one of the environment."""
+    unusable: str = ""
+    """Why no row may go there (its key is withheld, its model file is not there): the rows it would get are unroutable.
+    It is not left out, because they would go to another vendor then."""
 
 
 class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +57,8 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     """Absolute path of the input; empty for standard input or a list."""
     identity: str = ""
-    """Hex digest of the input bytes and of everything that changes a request's bytes or destination."""
+    """Hex digest of the input bytes and of everything that changes a request's bytes. Where its rows go is compared
+    by `destinations`."""
     input_digest: str = ""
     """Hex digest of the input bytes alone."""
     options: dict[str, str] = {}

@@ -10,7 +10,8 @@
     │   ├── BatchPaused
     │   ├── InUse            another process holds it
     │   └── VendorUnavailable   the local model cannot start, a key's variable is missing
-    └── StoreError           the state folder: too new, damaged, full, on a network file system
+    └── StoreError           the state folder: too new, damaged, full, gone, on a network file system; or the
+                             temporary one
 
 Anything else that escapes is a bug of ours.
 """

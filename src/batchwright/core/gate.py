@@ -8,7 +8,7 @@ the vendor, or out of attempts.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, StrEnum
 
 from batchwright.core.failures import FailureKind
 from batchwright.core.row_map import CLOSING_KINDS
@@ -26,6 +26,15 @@ REFUSALS = frozenset(
     }
 )
 """The vendor read the row and refused it; for the sentence only."""
+
+
+class OnGate(StrEnum):
+    """What a batch does whose gate shuts."""
+
+    PAUSE = "pause"
+    """It waits for a person; the same command tries again."""
+    STOP = "stop"
+    """It ends: what is left ends as stopped, and a retry opens it again."""
 
 
 class GateVerdict(Enum):

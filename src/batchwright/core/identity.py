@@ -19,7 +19,7 @@ def hash_custom_id(custom_id: str) -> bytes:
 
 
 def batch_identity(input_digest: str, options: Mapping[str, str]) -> str:
-    """Hex digest of the input bytes and of every option that changes a request's bytes or destination.
+    """Hex digest of the input bytes and of every option that changes a request's bytes.
 
     The same command on the same bytes has the same identity, today and after an update: neither the order of `options`
     nor an empty one counts, and lengths keep a value from reading as the next name.

@@ -4,7 +4,7 @@
    ours, not the vendor's. (`meta-llama/Llama-3` is left whole unless a destination is called `meta-llama`.)
 2. The first destination whose patterns match the whole name.
 3. The first destination without patterns that may be chosen by default.
-Otherwise the row is unroutable.
+Otherwise the row is unroutable, and so it is where the destination that was found is unusable.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from batchwright.core.batch_spec import Destination, LaneKey
 
@@ -46,3 +48,44 @@ def find_route(model: str, destinations: Sequence[Destination]) -> Route | None:
         if not destination.models and destination.protocol != "local":
             return Route(destination, model)
     return None
+
+
+class Way(NamedTuple):
+    """What of a route makes another run when it changes: who gets the row, where, and as which model. Not whose key."""
+
+    vendor: str
+    base_url: str
+    protocol: str
+    profile: str
+    model_file: str
+    model: str
+
+    def __str__(self) -> str:
+        """For people, without the model."""
+        match self.protocol:
+            case "simulated":
+                return "the simulator"
+            case "local":
+                return f"the local model {self.model_file}".rstrip()
+            case _:
+                # An address that was given without a name is called by its host: once is enough.
+                named = f"{self.vendor} " if self.vendor != urlsplit(self.base_url).netloc.lower() else ""
+                return f"{named}{self.base_url}" + (f" (profile {self.profile})" if self.profile else "")
+
+
+def find_way(model: str, destinations: Sequence[Destination]) -> Way | None:
+    """The way of rows that name this model; None: they cannot be sent."""
+    route = find_route(model, destinations)
+    if route is None or route.destination.unusable:
+        return None
+    to = route.destination
+    return Way(to.vendor, to.base_url, to.protocol, to.profile, to.model_file, route.model)
+
+
+def lead_alike(before: Sequence[Destination], now: Sequence[Destination]) -> bool:
+    """Whether every model's rows surely go the same way under both, as far as can be told without asking for one."""
+    return list(map(_without_key, before)) == list(map(_without_key, now))
+
+
+def _without_key(to: Destination) -> tuple[object, ...]:
+    return to.vendor, to.base_url, to.protocol, to.profile, to.model_file, to.models, bool(to.unusable)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from batchwright.core import row_map
 from batchwright.core.batch_state import PauseCause, count, derive
-from batchwright.core.errors import NoSuchBatch, UsageError, WrongState
+from batchwright.core.errors import InUse, NoSuchBatch, UsageError, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import InputRow, Record, UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
@@ -15,8 +15,9 @@ from batchwright.core.worker_id import WorkerId
 from batchwright.engine.bounds import lane_prices, refuse_unbounded, with_worst_cases
 from batchwright.engine.floor import FindPrice
 from batchwright.engine.intake import take_in
+from batchwright.engine.repricing import BatchRepricing, MayStateCost, RepricingParts
 from batchwright.engine.writer import Writer
-from batchwright.ports.batches import BatchStatus, Selector, Submit
+from batchwright.ports.batches import BatchStatus, RepriceResult, Selector, Submit
 from batchwright.ports.clock import Clock
 from batchwright.ports.store import BatchRow, NewBatch, SegmentView, Store
 
@@ -38,6 +39,8 @@ class StoreBatches:
         owner: WorkerId,
         is_live: Callable[[BatchRow], bool],
         find_price: FindPrice,
+        may_state_cost: MayStateCost,
+        day_of: Callable[[int], str],
     ) -> None:
         self._store = store
         self._writer = writer
@@ -45,6 +48,9 @@ class StoreBatches:
         self._owner = owner
         self._is_live = is_live
         self._find_price = find_price
+        self._repricing = RepricingParts(
+            store=store, writer=writer, clock=clock, find_price=find_price, may_state_cost=may_state_cost, day_of=day_of
+        )
 
     async def submit(self, submit: Submit, rows: Iterable[Sequence[SourceRow]]) -> BatchStatus:
         now_ms = self._clock.now_ms()
@@ -74,7 +80,7 @@ class StoreBatches:
                 raise NoSuchBatch("@last names the newest batch, and there is none here yet")
             return newest[0].batch_id
         prefix = text if text.startswith("batch_") else f"batch_{text}"
-        found = await asyncio.to_thread(self._store.find_batches, prefix=prefix, limit=10)
+        found = await asyncio.to_thread(self._store.find_batches, prefix=prefix, limit=10) if text.isascii() else []
         if not found:
             raise NoSuchBatch(f"no batch begins with {text!r}; `batchwright list` shows those there are")
         if len(found) > 1 and all(batch.batch_id != prefix for batch in found):
@@ -96,6 +102,9 @@ class StoreBatches:
                 yield views
 
     async def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
+        # What is no text (bytes of a command line that are no UTF-8) is in no file: a line that has it is refused.
+        if custom_id.encode("utf-8", "ignore").decode() != custom_id:
+            return []
         return await asyncio.to_thread(self._store.find_custom_id, batch_id, custom_id)
 
     async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
@@ -138,6 +147,18 @@ class StoreBatches:
 
         await self._writer.do(clear)
         return await self.status(batch_id)
+
+    async def reprice(self, batch_id: str, *, every: bool = False) -> RepriceResult:
+        batch = await asyncio.to_thread(self._store.get_batch, batch_id)
+        return await BatchRepricing(self._repricing, batch, every=every).run()
+
+    async def delete(self, batch_id: str) -> None:
+        batch = await asyncio.to_thread(self._store.get_batch, batch_id)
+        if not batch.facts.settled:
+            raise WrongState(f"{batch_id} has not ended; `batchwright cancel {batch_id}` ends it")
+        if self._is_live(batch):
+            raise InUse(f"another process is writing the answers of {batch_id}; delete it once that has ended")
+        await self._writer.do(lambda: self._store.drop_batch(batch_id))
 
     async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]:
         lines = await asyncio.to_thread(self._store.read_usage, since_day=since_day)

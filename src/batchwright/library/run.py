@@ -58,6 +58,7 @@ class Options(TypedDict, total=False):
     deadline: float | str | timedelta
     on_uncertain: str
     gate: bool
+    on_gate: str
     prices: str | Path
     transport: str
     progress: str
@@ -77,6 +78,7 @@ _OF_THE_RUN = {
     "fresh",
     "strict",
     "allow_unpriced",
+    "on_gate",
     "metadata",
 }
 """What `Settings.to_request` takes; what is left are settings."""

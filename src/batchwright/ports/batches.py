@@ -56,6 +56,42 @@ class Submit:
     """From now; 0: none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownCost:
+    """A batch's cost at one moment."""
+
+    picousd: int
+    unpriced: int
+    """Answers without a price."""
+    no_usage: int
+    """Answers without usage."""
+
+    @property
+    def complete(self) -> bool:
+        return not self.unpriced and not self.no_usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepriceResult:
+    """What a repricing did and what it could not do, in rows."""
+
+    batch_id: str
+    before: KnownCost
+    after: KnownCost
+    priced: int
+    """Had no price and have one now."""
+    changed: int
+    """Had a price from a table and have today's now."""
+    mixed: int
+    """Keep a table's price although others were priced again: their cost is of several attempts, not kept apart."""
+    without_price: dict[str, int]
+    """Rows whose answer today's table has no price for, by model."""
+    beyond_reason: int
+    """Rows whose answer would cost more than any can: they stay without a price."""
+    usage_not_kept: int
+    """Rows with an answer without a price of which no usage is kept (of an earlier attempt), or may not be."""
+
+
 class Batches(Protocol):
     async def submit(self, submit: Submit, rows: Iterable[Sequence[SourceRow]]) -> BatchStatus:
         """Takes the rows in, a chunk at a time; returns when the batch is durable and claimable. If `rows` raises, the
@@ -84,5 +120,18 @@ class Batches(Protocol):
 
     async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
         """Clears all pauses; a budget pause needs a higher cap, else it is set again at the next row."""
+
+    async def reprice(self, batch_id: str, *, every: bool = False) -> RepriceResult:
+        """Gives stored answers the cost that today's prices give for their usage; sends nothing. By default those
+        without a price; `every`: also those that a table priced. What a vendor stated itself never changes.
+
+        Broken off, it has done a part, and asked again it does the rest. Raises WrongState unless the batch has ended,
+        InUse if another process changes it meanwhile.
+        """
+
+    async def delete(self, batch_id: str) -> None:
+        """Removes a batch and all that belongs to it but its usage, for good. Hidden at once and removed in bounded
+        steps: broken off, it is gone all the same, and the next opening of the store does the rest. Raises WrongState
+        unless the batch has ended, InUse while another process writes its answers."""
 
     async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]: ...

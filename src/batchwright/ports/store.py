@@ -245,6 +245,24 @@ class SegmentView:
     """The last record of every row that has one, an earlier round's where this round made none."""
     input: SegmentInput | None
     """None unless asked for."""
+    epoch: int
+    """At that moment: what a repricing of the segment names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRepricing:
+    """Other costs for answers of one settled segment; nothing else about its rows changes."""
+
+    key: SegmentKey
+    epoch: int
+    """Of the view it was made from."""
+    records: bytes
+    """`wire.frames.pack_records` of the whole records that change, with their new costs; at most 8 MiB of bodies,
+    unless a single one is larger."""
+    tally: Tally
+    """Differences of cost, `unpriced`, `no_usage`, and of `possible_picousd` where a cap had counted the answers."""
+    usage: dict[UsageKey, UsageSum]
+    """Differences, under the day, lane and vendor of the answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,6 +393,16 @@ class Store(Protocol):
         Clears cancel, expired and stopped flags, pauses and the gate; writes the base tally (counts of rows left
         alone; cost, attempts and tokens so far). Rows refused at intake are never chosen: they cannot be sent. Raises
         WrongState unless settled (or reopening). No row chosen: nothing changes and `rows` is 0.
+        """
+
+    # prices ------------------------------------------------------------------------------------------------------
+    def reprice(self, change: SegmentRepricing, now_ms: int) -> int:
+        """One transaction: the records take the place of the rows' last ones, and the present round's tally and the
+        usage change by the differences, so that the sums hold before it and after it. Returns the segment's new epoch;
+        0: it is not the one the change names any more (priced by another, or a round was and ended between), nothing
+        was written. Raises WrongState unless the batch is settled.
+
+        A cap may be passed by it, for what was spent is spent; it frees what the answers were counted for as possible.
         """
 
     # reading -----------------------------------------------------------------------------------------------------

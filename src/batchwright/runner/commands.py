@@ -6,7 +6,9 @@ import shlex
 from collections.abc import Sequence
 from decimal import ROUND_UP, Decimal
 
+from batchwright.core.batch_state import BatchState, PauseCause
 from batchwright.core.money import PICO
+from batchwright.ports.batches import BatchStatus
 from batchwright.runner.request import Delivery
 
 CAP_FLAG = "--max-cost"
@@ -22,10 +24,21 @@ def again(command: Sequence[str]) -> str:
 
 
 def going_on(batch_id: str, delivery: Delivery) -> str:
-    """What goes on with a batch that was left open. A `retry` began its round already and is refused a second time."""
+    """What goes on with a batch that was left open. After a `retry` or `resume` it names the batch: `@last`, if that
+    was typed, may be another one by then."""
     if len(delivery.command) > 1 and delivery.command[1] in ("retry", "resume"):
         return resume(batch_id, delivery)
     return again(delivery.command)
+
+
+def of_standing(status: BatchStatus) -> str:
+    """What goes on with an open batch that nobody works on, told without the command that left it so."""
+    if status.state is BatchState.ACCEPTING:
+        return shlex.join(["batchwright", "retry", status.batch_id])
+    words = ["batchwright", "resume", status.batch_id]
+    if any(pause.cause is PauseCause.BUDGET for pause in status.pauses):
+        return with_cap(words, status.spec.max_cost_picousd)
+    return shlex.join(words)
 
 
 def with_cap(command: Sequence[str], cap_picousd: int) -> str:
@@ -67,4 +80,5 @@ def _with_output(verb: str, batch_id: str, delivery: Delivery) -> str:
     if delivery.output is not None:
         words += ["-o", str(delivery.output)]
         words += ["--format", delivery.output_format] if delivery.output_format else []
+        words += ["--failed", str(delivery.failed_output)] if delivery.failed_output is not None else []
     return shlex.join(words)

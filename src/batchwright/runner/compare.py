@@ -5,15 +5,19 @@ A resume that silently starts over is the thing people fear; this names the opti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import zip_longest
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, zip_longest
 
+from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import InputRefused
+from batchwright.core.routes import lead_alike
 from batchwright.core.rows import SourceRow
 from batchwright.ports.batches import Batches, BatchStatus
 from batchwright.runner.figures import count_text, plural, shown_text
 from batchwright.runner.request import RunRequest
-from batchwright.runner.source import Source, open_source
+from batchwright.runner.same_way import first_difference
+from batchwright.runner.source import CHUNK_ROWS, Source, open_source
 
 MAX_COMPARED_ROWS = 20_000
 """About half a second. Of a larger file this many from its beginning are compared, and the text says so."""
@@ -33,11 +37,29 @@ async def differences_texts(
     changed = changed_options(batch.spec.options, options)
     if changed:
         parts.append(_options_text(changed))
-    if batch.spec.input_digest != source.input_digest:
-        parts.append("the file has changed" if changed else await _rows_text(request, batch, batches))
+    file_changed = batch.spec.input_digest != source.input_digest
+    whole = not (changed or file_changed)
+    if text := await asyncio.to_thread(_way_text, source, batch, request.rows.destinations, whole=whole):
+        parts.append(text)
+    if file_changed:
+        parts.append("the file has changed" if parts else await _rows_text(request, batch, batches))
     if not parts:
         return ()
     return (f"{batch.batch_id} was made of the same file, but {'; '.join(parts)}. Starting anew.",)
+
+
+def _way_text(source: Source, batch: BatchStatus, now: Sequence[Destination], *, whole: bool) -> str:
+    """Which rows go elsewhere than they did; empty: none. `whole`: all rows are looked at, else the first of them."""
+    before = batch.spec.destinations
+    if lead_alike(before, now):
+        return ""
+    models = source.models()
+    found = first_difference(models if whole else islice(models, MAX_COMPARED_ROWS // CHUNK_ROWS), before, now)
+    if found is None:
+        return ""
+    model, to, was = (shown_text(text, MAX_SHOWN_VALUE) for text in found)
+    rows = f"rows of the model {model}" if model else "rows that name no model"
+    return f"{rows} now go {to} (before: {was})"
 
 
 def changed_options(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from batchwright.runner.spool import copying
+
 RUN_IDS = 65_536
 """About so many hashes in memory at once: 512 KiB, and a few MiB for a moment when they are compared."""
 MAX_REPEATED = 100_000
@@ -73,9 +75,11 @@ class CustomIds:
     def _spill(self) -> None:
         if not self._buffer:
             return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._spool_dir)  # noqa: SIM115 (closed by close)
-        self._file.write(array("q", sorted(self._buffer)).tobytes())
+        with copying(self._spool_dir):
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._spool_dir)  # noqa: SIM115 (closed by close)
+            self._file.write(array("q", sorted(self._buffer)).tobytes())
+            self._file.flush()
         self._runs.append((self._written, self._written + len(self._buffer)))
         self._written += len(self._buffer)
         del self._buffer[:]

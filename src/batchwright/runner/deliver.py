@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from batchwright.core.errors import UsageError
-from batchwright.ports.batches import Batches, BatchStatus
+from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
+from batchwright.runner.destination_file import descriptor_of
 from batchwright.runner.export import export, format_of
 from batchwright.runner.gather import Gathered
 from batchwright.runner.intake import Interrupted
@@ -18,6 +20,9 @@ from batchwright.runner.plan import retry_texts
 from batchwright.runner.report import Timing, Written, build_report
 from batchwright.runner.request import Delivery
 from batchwright.runner.seams import Seams
+
+NAME_MAX_BYTES = 230
+"""File systems allow 255, and the name while it is written is longer by a process's number."""
 
 
 async def deliver(
@@ -29,7 +34,7 @@ async def deliver(
     gathered: Gathered | None = None
     try:
         if delivery.nothing:
-            gathered = await _pass_over(seams.batches, status)
+            gathered = await _pass_over(seams, status)
         else:
             gathered, written = await export(status, delivery, seams)
     except BrokenPipeError:
@@ -49,9 +54,12 @@ async def deliver(
     return RunOutcome(exit_code=report.exit_code, batch_id=status.batch_id, report=report, closing=closing)
 
 
-async def _pass_over(batches: Batches, status: BatchStatus) -> Gathered:
+async def _pass_over(seams: Seams, status: BatchStatus) -> Gathered:
     gathered = Gathered()
-    async for views in batches.rows(status.batch_id):
+    seen = seams.interrupts.count
+    async for views in seams.batches.rows(status.batch_id):
+        if seams.interrupts.count > seen:
+            raise Interrupted
         gathered.add(views)
     return gathered
 
@@ -78,10 +86,7 @@ def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) ->
     for flag, path in places:
         if path is None:
             continue
-        if path.is_dir():
-            raise UsageError(f"{flag} {path} is a folder; give the name of a file in it")
-        if not path.resolve().parent.is_dir():
-            raise UsageError(f"{flag} {path}: the folder {path.resolve().parent} does not exist; create it first")
+        _check_place(flag, path)
         if isinstance(source, str | Path) and str(source) != "-" and _same(path, Path(source)):
             raise UsageError(f"{flag} {path} is the input itself; it would be overwritten. Give another name")
     if delivery.failed_output is not None and delivery.failed_output.suffix.lower() == ".csv":
@@ -91,6 +96,31 @@ def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) ->
     out, failed = delivery.output, delivery.failed_output
     if out is not None and failed is not None and _same(out, failed):
         raise UsageError(f"-o and --failed both name {out}; give each a file of its own")
+
+
+def _check_place(flag: str, path: Path) -> None:
+    """Raises UsageError for what can be no file that is written."""
+    if descriptor_of(path) is not None:
+        return
+    if len(os.fsencode(path.name)) > NAME_MAX_BYTES:
+        raise UsageError(
+            f"{flag} {path}: the file's name has {len(os.fsencode(path.name))} bytes; expected {NAME_MAX_BYTES} at most"
+        )
+    try:
+        if path.is_dir():
+            raise UsageError(f"{flag} {path} is a folder; give the name of a file in it")
+        if path.is_socket() or path.is_block_device():
+            raise UsageError(f"{flag} {path} is a socket or a disk; give the name of a file, or of a pipe")
+        folder = path.resolve().parent
+        if not folder.is_dir():
+            raise UsageError(f"{flag} {path}: the folder {folder} does not exist; create it first")
+        # A file is written beside its place and renamed; a pipe or a device is written to as it is.
+        special = path.exists() and not path.is_file()
+        if not os.access(path if special else folder, os.W_OK):
+            what = "to it" if special else f"into the folder {folder}"
+            raise UsageError(f"{flag} {path}: you may not write {what}; name another place")
+    except (OSError, RuntimeError) as error:  # a name that is too long, a link that leads to itself
+        raise UsageError(f"{flag} {path} cannot be written: {getattr(error, 'strerror', error)}") from error
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -6,8 +6,10 @@ file or the new one. Standard output, pipes and devices are written to as they a
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -31,13 +33,46 @@ class Sink(Protocol):
         """Nothing of it stays (a stream keeps what it got). Harmless after `commit`."""
 
 
+class NoReaderYet(Exception):
+    """A named pipe that nobody reads from: opening it would wait, deaf to everything else."""
+
+
 def open_sink(path: Path | None) -> Sink:
-    """None: standard output. Raises OSError where the place cannot be written to."""
+    """None: standard output. Raises OSError where the place cannot be written to, and NoReaderYet."""
     if path is None:
         return _Stream(sys.stdout.buffer)
+    descriptor = descriptor_of(path)
+    if descriptor is not None:
+        # What is open is written on as it is: opened by its name it would be emptied, or replaced.
+        return _Stream(os.fdopen(os.dup(descriptor), "wb", buffering=BUFFER_BYTES), owned=True)
+    if path.is_fifo():
+        return _Stream(os.fdopen(_open_pipe(path), "wb", buffering=BUFFER_BYTES), owned=True)
     if path.exists() and not path.is_file() and not path.is_dir():
         return _Stream(open(path, "wb", buffering=BUFFER_BYTES), owned=True)
     return _WholeFile(path)
+
+
+def descriptor_of(path: Path) -> int | None:
+    """The open file of this process that a path such as /dev/stdout or /dev/fd/3 names; None for any other path."""
+    found = _OPEN_FILE.fullmatch(os.path.abspath(path))
+    if found is None:
+        return None
+    return _STANDARD.index(found["name"]) if found["name"] else int(found["number"])
+
+
+_STANDARD = ("stdin", "stdout", "stderr")
+_OPEN_FILE = re.compile(r"/dev/(?P<name>stdin|stdout|stderr)|(/dev|/proc/(self|thread-self))/fd/(?P<number>[0-9]{1,9})")
+
+
+def _open_pipe(path: Path) -> int:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise NoReaderYet from None
+        raise
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 class _Stream:
@@ -47,14 +82,14 @@ class _Stream:
     def write(self, data: bytes) -> None:
         try:
             self._stream.write(data)
-        except BrokenPipeError:
+        except OSError:
             self._forget()
             raise
 
     def prepare(self) -> None:
         try:
             self._stream.flush()
-        except BrokenPipeError:
+        except OSError:
             self._forget()
             raise
 
@@ -70,9 +105,11 @@ class _Stream:
             self._stream.close()
 
     def _forget(self) -> None:
-        """The reader went away: what is buffered must not be tried again when the interpreter ends."""
+        """Nobody takes it any more: what is buffered must not be tried again when the interpreter ends."""
         if not self._owned:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno())
+            os.close(null)
 
 
 class _WholeFile:

@@ -89,7 +89,7 @@ class _Looking:
     def __init__(self, batch_id: str, begun: BatchStatus, seams: Seams, *, working: bool) -> None:
         self.batch_id, self.seams = batch_id, seams
         self._begun_ended = _ended(begun)
-        self._resumed = working and begun.tally.attempts > 0
+        self._since = ("resumed" if working else "watched") if begun.tally.attempts else ""
         self._meter = Meter(seams.clock.now_s(), self._begun_ended)
 
     async def look(self, running: RunningWorkers | None, stopping: str = "") -> BatchStatus:
@@ -114,7 +114,7 @@ class _Looking:
         timing = Timing(
             wall_s=self._meter.elapsed_s(self.seams.clock.now_s()),
             rows_ended=_ended(status) - self._begun_ended,
-            resumed=self._resumed,
+            since=self._since,
         )
         return Driven(status=status, timing=timing, interrupted=interrupted, failure=failure)
 
@@ -127,10 +127,10 @@ async def _until_end(looking: _Looking, running: RunningWorkers, finished: async
         if status.terminal:
             return looking.left(status)
         if status.state is BatchState.PAUSED:
-            status = await _stop(looking, running, "paused")
+            status = await _stop(looking, running, "waiting for what is in flight (Ctrl-C stops at once)")
             return looking.left(status, interrupted=bool(interrupts.count))
         if interrupts.count:
-            status = await _stop(looking, running, "stopping")
+            status = await _stop(looking, running, "stopping: waiting for what is in flight (Ctrl-C stops at once)")
             return looking.left(status, interrupted=True)
         if finished.done():
             failure = finished.exception()
@@ -157,7 +157,7 @@ async def _stop(looking: _Looking, running: RunningWorkers, why: str) -> BatchSt
     try:
         while not stopping.done() and interrupts.count == seen < 2:
             await _wait_any([asyncio.shield(stopping), interrupts.wait(seen)])
-            await looking.look(running, f"{why}: waiting for what is in flight; Ctrl-C stops at once")
+            await looking.look(running, why)
         if not stopping.done():
             await running.stop(grace=False)
         await stopping

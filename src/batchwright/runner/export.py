@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import assert_never
@@ -17,7 +17,7 @@ from batchwright.core import row_map
 from batchwright.core.errors import UsageError
 from batchwright.core.rows import RowView
 from batchwright.ports.batches import BatchStatus
-from batchwright.runner.destination_file import Sink, open_sink
+from batchwright.runner.destination_file import NoReaderYet, Sink, open_sink
 from batchwright.runner.gather import Gathered
 from batchwright.runner.intake import Interrupted
 from batchwright.runner.report import Written
@@ -26,6 +26,10 @@ from batchwright.runner.seams import Seams
 
 NOT_WRITTEN = {".parquet", ".xlsx", ".xls", ".ods", ".tsv"}
 """Suffixes that promise a form which is not written: a file whose name lies is worse than an error."""
+
+
+PIPE_LOOK_S = 0.2
+"""Between two looks whether a named pipe has a reader."""
 
 
 class OutputFormat(StrEnum):
@@ -61,8 +65,8 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
     failed_rows = 0
     header, line = _line_writer(format_of(delivery), status)
     with ExitStack() as opened:
-        out = _open(delivery.output, opened)
-        failed = _open(delivery.failed_output, opened) if delivery.failed_output is not None else None
+        out = await _open(delivery.output, opened, seams)
+        failed = await _open(delivery.failed_output, opened, seams) if delivery.failed_output is not None else None
         out.write(header)
         async for views in seams.batches.rows(status.batch_id):
             if seams.interrupts.count > seen:
@@ -109,10 +113,22 @@ def _request_lines(views: Sequence[RowView]) -> list[bytes]:
     return [line for line in without if line is not None]
 
 
-def _open(path: Path | None, opened: ExitStack) -> Sink:
-    sink = open_sink(path)
-    opened.callback(sink.abandon)
-    return sink
+async def _open(path: Path | None, opened: ExitStack, seams: Seams) -> Sink:
+    seen, told = seams.interrupts.count, False
+    while True:
+        try:
+            sink = open_sink(path)
+        except NoReaderYet:
+            if not told:
+                told = True
+                seams.display.say(f"Waiting for somebody to read from {path}.")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(seams.interrupts.wait(seen), PIPE_LOOK_S)
+            if seams.interrupts.count > seen:
+                raise Interrupted from None
+            continue
+        opened.callback(sink.abandon)
+        return sink
 
 
 def _commit(sinks: Sequence[Sink]) -> None:

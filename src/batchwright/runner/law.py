@@ -15,6 +15,7 @@ from batchwright.core.money import usd_text
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.figures import count_text, plural
 from batchwright.runner.gather import Gathered
+from batchwright.runner.standing import ends_without_success
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +41,8 @@ def check(status: BatchStatus, gathered: Gathered | None, written: int | None, r
     """`gathered` None: the rows were not passed over. `written` None: no file was. `read` None: input not read."""
     differences: list[str] = []
     counts = status.counts
-    parts = [
-        (counts.succeeded, "ok"),
-        (counts.failed, "failed"),
-        (counts.cancelled, "cancelled"),
-        (counts.expired, "expired"),
-        (counts.stopped, "stopped"),
-        (counts.open, "open"),
-    ]
-    total = sum(number for number, _ in parts)
+    parts = [("ok", counts.succeeded), *ends_without_success(counts), ("open", counts.open)]
+    total = sum(number for _, number in parts)
     if total != status.total:
         differences.append(f"the states add up to {count_text(total)} rows, the batch has {count_text(status.total)}")
     if status.terminal and counts.open:
@@ -59,7 +53,7 @@ def check(status: BatchStatus, gathered: Gathered | None, written: int | None, r
         differences += _row_differences(status, gathered)
     if written is not None and written != status.total:
         differences.append(f"{count_text(written)} rows were written, the batch has {count_text(status.total)}")
-    shown = " + ".join(f"{count_text(number)} {name}" for number, name in parts if number) or "0"
+    shown = " + ".join(f"{count_text(number)} {name}" for name, number in parts if number) or "0"
     return Law(sentence=f"{_lines_text(read, status.total)} = {shown}", differences=tuple(differences))
 
 

@@ -9,6 +9,7 @@ waiting  rate limit, 3 s
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TextIO
 
 from rich.console import Console, Group
@@ -22,12 +23,12 @@ from batchwright.runner.progress_text import (
     MAX_LANES,
     cost_text,
     ends_texts,
-    flags_text,
     lane_text,
     percent_text,
     waiting_texts,
 )
 from batchwright.runner.seams import Snapshot
+from batchwright.runner.standing import flags_of, flags_text
 
 REFRESH_MS = 200
 """Five pictures a second: steady to the eye, about 1% of a core."""
@@ -47,7 +48,8 @@ class LiveProgress:
         self._shown_rows = 0
 
     def say(self, text: str) -> None:
-        self._console.print(Text(text), soft_wrap=True)
+        with suppress(OSError, ValueError):  # a terminal that is gone is no reason to fail a run
+            self._console.print(Text(text), soft_wrap=True)
 
     def reading(self, rows: int) -> None:
         if self._rows_due(rows):
@@ -66,7 +68,8 @@ class LiveProgress:
 
     def close(self) -> None:
         if self._live is not None:
-            self._live.stop()
+            with suppress(OSError, ValueError):
+                self._live.stop()
             self._live = None
 
     def _rows_due(self, rows: int) -> bool:
@@ -78,6 +81,10 @@ class LiveProgress:
         return True
 
     def _draw(self, picture: Group | Text) -> None:
+        with suppress(OSError, ValueError):
+            self._draw_now(picture)
+
+    def _draw_now(self, picture: Group | Text) -> None:
         if self._live is None:
             # No thread of its own, and what is not drawn at the end (transient) leaves the report alone on the screen.
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
@@ -113,7 +120,7 @@ def panel(snapshot: Snapshot) -> Group:
 def _ends_line(snapshot: Snapshot) -> Text:
     counts = snapshot.status.counts
     line = Text(f"{count_text(counts.succeeded)} ok", style="green")
-    flags = flags_text(snapshot)
+    flags = flags_text(flags_of(snapshot.status))
     if flags:
         line.append(f" ({flags})", style="yellow")
     for ended in ends_texts(snapshot):

@@ -101,15 +101,19 @@ def not_written(report: Report, problem: str, delivery: Delivery) -> RunOutcome:
 
 
 def interrupted_writing(report: Report, delivery: Delivery) -> RunOutcome:
-    """The batch has ended, and a person interrupted while its file was written: no half file stays."""
+    """The batch has ended, and a person interrupted while its rows were read: no half file stays."""
+    if delivery.nothing:
+        closing = ("Interrupted while the rows were counted: kinds and cost are told without their samples.",)
+        return _reported(report, closing, EXIT_INTERRUPTED)
     again = commands.export(report.status.batch_id, delivery)
     return _reported(report, (f"Interrupted while writing. To write the answers: {again}",), EXIT_INTERRUPTED)
 
 
 def not_read(report: Report, delivery: Delivery) -> RunOutcome:
-    """The reader of standard output went away before the end."""
+    """The reader of standard output, or of a pipe, went away before the end."""
     again = commands.export(report.status.batch_id, delivery)
-    closing = (f"Standard output was closed before the end. For all answers: {again}",)
+    place = str(delivery.output) if delivery.output is not None else "Standard output"
+    closing = (f"{place} was closed by its reader before the end. For all answers: {again}",)
     return _reported(report, closing, report.exit_code)
 
 

@@ -46,8 +46,8 @@ class PlainProgress:
             due = waits and not self._waited and since_s >= REASON_EVERY_S
         else:
             due = since_s >= (LATER_EVERY_S if snapshot.elapsed_s > LATER_S else EVERY_S)
-        # Whoever pressed Ctrl-C sees at once that it was heard.
-        if not due and snapshot.stopping == self._stopping:
+        # Whoever pressed Ctrl-C sees at once that it was heard. That it is over needs no line: the report comes.
+        if not due and snapshot.stopping in ("", self._stopping):
             return
         self._last_s, self._waited, self._stopping = snapshot.elapsed_s, waits, snapshot.stopping
         moment = datetime.fromtimestamp(snapshot.now_ms / 1000).strftime("%H:%M:%S")

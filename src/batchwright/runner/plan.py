@@ -1,7 +1,7 @@
 """What a run does about the batches that are there already. Pure: one decision, and what is told before it is done.
 
 found                                                     step
-nothing of this identity, or --fresh                      START (says how an earlier batch of this file differs)
+no batch of the same run, or --fresh                      START (says how an earlier batch of this file differs)
 newest was refused, or its intake died half-way           START
 it is being reopened for a retry that died half-way       FINISH_RETRY (told, not done: the retry chose the rows)
 it has ended                                              DELIVER (with failures: says how to retry)
@@ -16,7 +16,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import urlsplit
 
 from batchwright.core import row_map
 from batchwright.core.batch_state import BatchState, PauseCause
@@ -50,9 +49,10 @@ class Plan:
 
 
 def identity_options(rows: RowOptions) -> dict[str, str]:
-    """Everything that changes a request's bytes or destination, by the name a person knows it by.
+    """Everything that changes a request's bytes, by the name a person knows it by.
 
-    The names of keys' variables are left out (another key is the same batch), and so are pace, output and limits.
+    Pace, output and limits are left out. Where the rows go makes another run too, but only for the models that they
+    name, which is known from reading them alone: `runner.same_way` asks that.
     """
     options = {
         "--model": rows.model,
@@ -61,23 +61,11 @@ def identity_options(rows: RowOptions) -> dict[str, str]:
         "--limit": str(rows.limit) if rows.limit else "",
     }
     options |= {f"--param {name}": json.dumps(value, sort_keys=True) for name, value in rows.params.items()}
-    for position, destination in enumerate(rows.destinations):
-        if destination.protocol == "simulated":
-            options["destination"] = "the simulator"
-            break
-        # An address that was given without a name is called by its host: once is enough.
-        named = destination.vendor if destination.vendor != urlsplit(destination.base_url).netloc else ""
-        parts = [named, destination.base_url, *destination.models]
-        parts += ["the local model"] if destination.protocol == "local" else []
-        parts += [f"profile {destination.profile}"] if destination.profile else []
-        parts += [f"file {destination.model_file}"] if destination.model_file else []
-        name = "destination" if not position else f"destination {position + 1}"
-        options[name] = " ".join(part for part in parts if part)
     return {name: value for name, value in options.items() if value}
 
 
 def newest_that_counts(same: Sequence[BatchStatus]) -> BatchStatus | None:
-    """Of the batches of one identity, newest first, the one a run speaks of: none that was refused or half taken in."""
+    """Of the batches of one run, newest first, the one it speaks of: none that was refused or half taken in."""
     for batch in same:
         if batch.state is BatchState.REFUSED:
             continue
@@ -140,6 +128,8 @@ def kept_as_submitted(request: RunRequest, batch: BatchStatus) -> list[str]:
         kept.append(f"--on-uncertain {spec.on_uncertain.value} (not {request.on_uncertain.value})")
     if request.gate != (spec.gate != "off"):
         kept.append("--no-gate" if spec.gate == "off" else "its gate (not --no-gate)")
+    elif request.gate and request.on_gate.value != spec.gate:
+        kept.append(f"--on-gate {spec.gate} (not {request.on_gate.value})")
     if request.deadline_s:
         kept.append("its deadline" if batch.deadline_ms else "no deadline (not --deadline)")
     return [f"It keeps what it was submitted with: {', '.join(kept)}."] if kept else []

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from batchwright.core import row_map
 from batchwright.core.batch_state import BatchState
-from batchwright.core.failures import Flag
 from batchwright.runner.figures import count_text, duration_text, money_text, plural, rate_text, shown_text
 from batchwright.runner.seams import Snapshot
+from batchwright.runner.standing import ends_without_success
 
 MAX_LANES = 4
-MAX_REASON = 100
+MAX_REASON = 160
 
 
 def plain_line(snapshot: Snapshot) -> str:
@@ -52,21 +51,7 @@ def cost_text(snapshot: Snapshot) -> str:
 
 def ends_texts(snapshot: Snapshot) -> list[str]:
     """ "12 failed", "3 cancelled": rows that ended without success, by how; empty where there are none."""
-    counts = snapshot.status.counts
-    named = (
-        (counts.failed, "failed"),
-        (counts.cancelled, "cancelled"),
-        (counts.expired, "expired"),
-        (counts.stopped, "stopped"),
-    )
-    return [f"{count_text(number)} {name}" for number, name in named if number]
-
-
-def flags_text(snapshot: Snapshot) -> str:
-    """ "3 truncated, 1 refused"; empty where there are none."""
-    by_byte = snapshot.status.by_byte
-    counts = [(by_byte.get(row_map.FLAG_BYTES[flag], 0), flag) for flag in Flag if flag is not Flag.PLAIN]
-    return ", ".join(f"{count_text(count)} {flag.value}" for count, flag in counts if count)
+    return [f"{count_text(number)} {name}" for name, number in ends_without_success(snapshot.status.counts) if number]
 
 
 def waiting_texts(snapshot: Snapshot) -> list[str]:
@@ -83,7 +68,10 @@ def waiting_texts(snapshot: Snapshot) -> list[str]:
     if view.note:
         texts.append(shown_text(view.note, MAX_REASON))
     several = len(view.lanes) > 1
-    for lane in [lane for lane in view.lanes if lane.waiting][:MAX_LANES]:
+    # What paused the lane for good is the reason of the batch's pause too, and is told once.
+    reasons = [pause.reason for pause in snapshot.status.pauses]
+    waiting = [lane for lane in view.lanes if lane.waiting and not any(lane.waiting in reason for reason in reasons)]
+    for lane in waiting[:MAX_LANES]:
         reason = shown_text(lane.waiting, MAX_REASON)
         texts.append(f"{lane_text(lane.lane)}: {reason}" if several else reason)
     return texts

@@ -12,6 +12,7 @@ from batchwright.core.failures import KINDS, FailureKind, Flag
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.gather import Gathered, Sample
 from batchwright.runner.law import InputCount, Law, check
+from batchwright.runner.standing import flags_of
 
 EXIT_OK = 0
 EXIT_OUR_FAULT = 1
@@ -20,8 +21,6 @@ EXIT_SOME_FAILED = 3
 EXIT_NONE_SUCCEEDED = 4
 EXIT_PAUSED = 5
 EXIT_INTERRUPTED = 130
-
-SHOWN_FLAGS = tuple(flag for flag in Flag if flag is not Flag.PLAIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +46,11 @@ class Timing:
     wall_s: float
     rows_ended: int
     """Since this command began to work on it."""
-    resumed: bool
-    """Part of the batch was done before this command."""
+    since: str = ""
+    """What this command's time began with, if a part of the batch was done before it: `resumed` or `watched`."""
 
 
-NOTHING_DONE = Timing(wall_s=0.0, rows_ended=0, resumed=False)
+NOTHING_DONE = Timing(wall_s=0.0, rows_ended=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +71,7 @@ class Report:
     flags: dict[Flag, int]
     """Successes with a flag other than PLAIN; only those that occur."""
     failures: tuple[FailureGroup, ...]
-    """Every row without success is in one, the largest group first."""
+    """Every row without success is in one: what failed, the largest group first, then what was closed unsent."""
     rows_unpriced: int
     rows_no_usage: int
     exact_money: bool
@@ -138,11 +137,7 @@ def build_report(
     return Report(
         status=status,
         strict=strict,
-        flags={
-            flag: status.by_byte[row_map.FLAG_BYTES[flag]]
-            for flag in SHOWN_FLAGS
-            if status.by_byte.get(row_map.FLAG_BYTES[flag])
-        },
+        flags=flags_of(status),
         failures=_groups(status, gathered),
         rows_unpriced=gathered.rows_unpriced if gathered is not None else status.tally.unpriced,
         rows_no_usage=gathered.rows_no_usage if gathered is not None else status.tally.no_usage,
@@ -156,6 +151,11 @@ def build_report(
 
 
 def _groups(status: BatchStatus, gathered: Gathered | None) -> tuple[FailureGroup, ...]:
+    # That many rows were cancelled or stopped is no error to look into; why the others failed is.
+    return tuple(sorted(_found_groups(status, gathered), key=lambda group: group.kind in row_map.CLOSING_KINDS))
+
+
+def _found_groups(status: BatchStatus, gathered: Gathered | None) -> tuple[FailureGroup, ...]:
     if gathered is not None:
         return tuple(
             FailureGroup(kind=key.kind, code=key.code, param=key.param, count=group.count, sample=group.sample)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from batchwright.core.batch_state import BatchState
-from batchwright.core.money import usd_text
+from batchwright.core.gate import GATE_ROWS
 from batchwright.runner.figures import (
     count_text,
     duration_text,
@@ -20,6 +20,7 @@ from batchwright.runner.figures import (
     shown_text,
 )
 from batchwright.runner.report import FailureGroup, Report
+from batchwright.runner.standing import cost_json, ends_without_success, flags_text, standing_json
 
 SHOWN_GROUPS = 12
 """Groups of failures that the text lists; the JSON has all that were kept."""
@@ -37,22 +38,15 @@ def report_text(report: Report) -> str:
 def first_line(report: Report) -> str:
     """ "4,988 ok (3 truncated), 12 failed of 5,000 in 2 min 3 s, $1.37"; with no success also the commonest error."""
     counts = report.status.counts
-    flags = ", ".join(f"{count_text(count)} {flag.value}" for flag, count in report.flags.items())
+    flags = flags_text(report.flags)
     parts = [f"{count_text(report.ok)} ok" + (f" ({flags})" if flags else "")]
-    parts += [
-        f"{count_text(number)} {name}"
-        for number, name in (
-            (counts.failed, "failed"),
-            (counts.cancelled, "cancelled"),
-            (counts.expired, "expired"),
-            (counts.stopped, "stopped"),
-            (counts.open, _open_word(report.status.state)),
-        )
-        if number
-    ]
+    others = [*ends_without_success(counts), (_open_word(report.status.state), counts.open)]
+    parts += [f"{count_text(number)} {name}" for name, number in others if number]
     text = f"{', '.join(parts)} of {count_text(report.status.total)}"
     if report.timing.rows_ended:
-        text += f" in {duration_text(report.timing.wall_s)}" + (" since resumed" if report.timing.resumed else "")
+        text += f" in {duration_text(report.timing.wall_s)}" + (
+            f" since {report.timing.since}" if report.timing.since else ""
+        )
     cost = _short_cost(report)
     if cost:
         text += f", {cost}"
@@ -118,6 +112,9 @@ def _sample_text(group: FailureGroup) -> str:
 def _fact_lines(report: Report) -> list[str]:
     status, tally = report.status, report.status.tally
     lines: list[str] = []
+    if status.counts.stopped:
+        # Only a gate stops a batch.
+        lines.append(f"stopped by the gate: the first {GATE_ROWS} rows all failed in the same way")
     if report.may_have_been_sent:
         lines.append(
             f"{plural(report.may_have_been_sent, 'row')} of those cut off may have been sent, and billed by the vendor"
@@ -128,7 +125,8 @@ def _fact_lines(report: Report) -> list[str]:
         lines.append(f"tokens: {count_text(tally.prompt_tokens)} in{cached}, {count_text(tally.completion_tokens)} out")
     lines += _money_lines(report)
     if tally.attempts:
-        text = f"sent: {plural(tally.attempts, 'request')}"
+        # Not "requests sent": an attempt whose connection was refused is one too.
+        text = f"attempts: {count_text(tally.attempts)}"
         if tally.retries:
             text += f", {plural(tally.retries, 'retry', 'retries')} among them"
         if report.timing.rows_ended and report.timing.wall_s > 0:
@@ -199,43 +197,19 @@ def _law_line(report: Report) -> str:
 
 def report_json(report: Report) -> bytes:
     """One JSON object. Money is a number of USD with at most 12 decimals; what is not known is null, never 0."""
-    status, tally = report.status, report.status.tally
-    counts = status.counts
-    unknown = bool(report.rows_unpriced or report.rows_no_usage)
+    status = report.status
     return msgspec.json.encode(
         {
             "outcome": first_line(report),
-            "batch_id": status.batch_id,
-            "state": status.state.value,
-            "terminal": status.terminal,
-            "round": status.round,
+            **standing_json(status),
             "exit_code": report.exit_code,
-            "total": status.total,
-            "ok": counts.succeeded,
-            "failed": counts.failed,
-            "cancelled": counts.cancelled,
-            "expired": counts.expired,
-            "stopped": counts.stopped,
-            "open": counts.open,
-            "flags": {flag.value: count for flag, count in report.flags.items()},
             "failures": [_group_json(group) for group in report.failures],
-            "tokens": {
-                "prompt": tally.prompt_tokens,
-                "completion": tally.completion_tokens,
-                "cached": tally.cached_tokens,
-            },
-            "cost": {
-                "known_usd": None if unknown and not tally.cost_picousd else _usd(tally.cost_picousd),
-                "complete": not unknown,
-                f"{'rows' if report.exact_money else 'answers'}_without_price": report.rows_unpriced,
-                f"{'rows' if report.exact_money else 'answers'}_without_usage": report.rows_no_usage,
-                "orphan_usd": _usd(tally.orphan_picousd),
-                "cap_usd": _usd(status.spec.max_cost_picousd) if status.spec.max_cost_picousd >= 0 else None,
-                "soft_cap": status.spec.soft_cap,
-            },
-            "attempts": tally.attempts,
-            "retries": tally.retries,
-            "possible_double_payments": tally.doubts,
+            "cost": cost_json(
+                status,
+                unit="rows" if report.exact_money else "answers",
+                without_price=report.rows_unpriced,
+                without_usage=report.rows_no_usage,
+            ),
             "may_have_been_sent": report.may_have_been_sent,
             "wall_s": round(report.timing.wall_s, 3),
             "rows_per_s": round(report.timing.rows_ended / report.timing.wall_s, 2)
@@ -248,10 +222,6 @@ def report_json(report: Report) -> bytes:
             "differences": list(report.law.differences),
         }
     )
-
-
-def _usd(picousd: int) -> msgspec.Raw:
-    return msgspec.Raw(usd_text(picousd).encode())
 
 
 def _group_json(group: FailureGroup) -> dict[str, Any]:

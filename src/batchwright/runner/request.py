@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from batchwright.core.doubt import OnUncertain
+from batchwright.core.gate import OnGate
 from batchwright.core.row_options import RowOptions
 
 
@@ -68,6 +69,7 @@ class RunRequest:
     deadline_s: float = 0.0
     on_uncertain: OnUncertain = OnUncertain.RETRY
     gate: bool = True
+    on_gate: OnGate = OnGate.PAUSE
     metadata: dict[str, str] = field(default_factory=dict)
     """The caller's own words about the batch, kept with it and shown by `status`."""
     command: tuple[str, ...] = ()

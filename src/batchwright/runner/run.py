@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.identity import batch_identity
-from batchwright.ports.batches import Batches, Submit
+from batchwright.ports.batches import Batches, BatchStatus, Submit
 from batchwright.ports.clock import Chance, Clock
 from batchwright.runner import plan
 from batchwright.runner.compare import differences_texts
@@ -24,6 +24,7 @@ from batchwright.runner.outcome import RunOutcome, left_open, not_finished_retry
 from batchwright.runner.plan import Plan, Step
 from batchwright.runner.report import NOTHING_DONE
 from batchwright.runner.request import Delivery, Pace, RunRequest
+from batchwright.runner.same_way import going_the_same_way
 from batchwright.runner.seams import (
     Display,
     HeldElsewhere,
@@ -81,7 +82,7 @@ async def watch_along(batch_id: str, delivery: Delivery, pace: Pace, seams: Seam
     """Watches a batch that another process runs. If that process dies before the batch ends, goes on in its place."""
     driven, lock = await watch(batch_id, seams, lock_name=batch_id)
     if lock is None:
-        return watched(driven, delivery)
+        return await _seen(driven, delivery, seams)
     seams.display.say(f"The process that ran {batch_id} has ended; going on with it here.")
     return await _work(batch_id, _Task(delivery=delivery, pace=pace, lock=lock), seams)
 
@@ -90,6 +91,13 @@ async def look_on(batch_id: str, delivery: Delivery, seams: Seams) -> RunOutcome
     """`watch`: shows a batch until it ends or pauses; sends and writes nothing."""
     seams.display.say(f"Watching {batch_id}.")
     driven, _ = await watch(batch_id, seams)
+    return await _seen(driven, delivery, seams)
+
+
+async def _seen(driven: Driven, delivery: Delivery, seams: Seams) -> RunOutcome:
+    """A batch that was only looked at. Of one that has ended the report is that of its run, made of its rows."""
+    if driven.status.terminal:
+        return await deliver(driven.status, replace(delivery, nothing=True), driven.timing, seams)
     return watched(driven, delivery)
 
 
@@ -164,7 +172,7 @@ class _Run:
 
     async def _plan(self) -> Plan:
         same = await self._seams.batches.find(identity=self._identity)
-        batch = plan.newest_that_counts(same)
+        batch = plan.newest_that_counts(await self._going_the_same_way(same))
         holder = ""
         if batch is not None and not batch.terminal and not self._request.fresh:
             lock = self._seams.locks.take(batch.batch_id)
@@ -177,6 +185,13 @@ class _Run:
             texts = await differences_texts(self._request, self._source, self._options, self._seams.batches, self._path)
             return Plan(step=chosen.step, says=texts)
         return chosen
+
+    async def _going_the_same_way(self, same: Sequence[BatchStatus]) -> list[BatchStatus]:
+        def stopped() -> bool:
+            return self._seams.interrupts.count > 0
+
+        now = self._request.rows.destinations
+        return await asyncio.to_thread(going_the_same_way, same, now, self._source, stopped)
 
     async def _start(self, chance: Chance) -> str:
         """Takes the input in as a new batch. Raises InputRefused or Interrupted; nothing of it is kept then."""
@@ -207,7 +222,7 @@ class _Run:
             destinations=request.rows.destinations,
             max_attempts=request.max_attempts,
             on_uncertain=request.on_uncertain,
-            gate="pause" if request.gate else "off",
+            gate=request.on_gate.value if request.gate else "off",
             max_cost_picousd=request.max_cost_picousd,
             soft_cap=request.max_cost_picousd >= 0 and request.allow_unpriced,
             concurrency=request.concurrency,

@@ -12,11 +12,13 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import Finding, InputRefused, UsageError
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
@@ -29,6 +31,8 @@ from batchwright.wire.json_text import BOM
 from batchwright.wire.rows import KEPT_LINE_BYTES, Problem, RowDecoder
 from batchwright.wire.table import BadTable, EmptyTable, TableDecoder
 
+ANYWHERE = Destination(vendor="*", base_url="")
+"""Takes rows of every model; `*` is no name that a vendor can have."""
 CHUNK_ROWS = 500
 CHUNK_BYTES = 4 * 1024 * 1024
 """A chunk ends at either bound; a single longer row is a chunk of its own."""
@@ -151,6 +155,16 @@ class Source:
                         row.row.body = row.row.body[:KEPT_LINE_BYTES]
             yield rows
 
+    def models(self) -> Iterator[set[str]]:
+        """The models of the rows that can be sent, as they are named or get one by --model, a chunk at a time; reads
+        the whole input. Raises InputRefused where it cannot be read."""
+        anywhere = replace(self._options, destinations=(ANYWHERE,))
+        again = Source(
+            self._input, self.name, anywhere, format=self.format, skip_invalid=True, spool_dir=self._spool_dir
+        )
+        for rows in again._pass(None):
+            yield {row.row.model_prefix + row.row.model for row in rows if row.finding is None}
+
     def validate(self) -> ValidationReport:
         """Reads the whole input and says what is wrong with it and what would be sent; gives out nothing.
 
@@ -171,8 +185,8 @@ class Source:
         self.lines = self.rows = self.blank = 0
         try:
             with opened(self._input) as file:
-                source = self._read_jsonl(file) if self.format == "jsonl" else self._read_table(file)
-                for chunk in source:
+                found = self._read_jsonl(file) if self.format == "jsonl" else self._read_table(file)
+                for chunk in self._chunked(found):
                     if ids is not None:
                         ids.add([custom_id for custom_id in map(_custom_id, chunk) if custom_id is not None])
                     yield chunk
@@ -188,44 +202,12 @@ class Source:
         if not self.rows:
             raise _empty(self.name, self.lines)
 
-    def _read_jsonl(self, file: BinaryIO) -> Iterator[list[SourceRow]]:
-        decoder = RowDecoder(self._options)
+    def _chunked(self, found: Iterator[SourceRow]) -> Iterator[list[SourceRow]]:
+        """Rows in chunks, as many as --limit allows; counts them."""
         limit = self._options.limit
         pending: list[SourceRow] = []
         size = 0
-        for lines in read_lines(file, self._options.max_row_bytes):
-            for line in lines:
-                if limit and self.rows + len(pending) == limit:
-                    break
-                self.lines += 1
-                if isinstance(line, LongLine):
-                    pending.append(self._too_long(decoder, line))
-                    continue
-                if not line or line.isspace() or line.rstrip() == BOM:
-                    self.blank += 1
-                    continue
-                pending.append(decoder.decode(line, self.lines))
-                size += len(line)
-                if len(pending) >= CHUNK_ROWS or size >= CHUNK_BYTES:
-                    self.rows += len(pending)
-                    yield pending
-                    pending, size = [], 0
-            if limit and self.rows + len(pending) == limit:
-                break
-        if pending:
-            self.rows += len(pending)
-            yield pending
-
-    def _read_table(self, file: BinaryIO) -> Iterator[list[SourceRow]]:
-        table = self._open_table(file)
-        limit = self._options.limit
-        pending: list[SourceRow] = []
-        size = 0
-        for row in table:
-            self.lines += 1
-            if row is None:
-                self.blank += 1
-                continue
+        for row in found:
             pending.append(row)
             size += len(row.row.body) + len(row.row.columns)
             if len(pending) >= CHUNK_ROWS or size >= CHUNK_BYTES:
@@ -237,6 +219,26 @@ class Source:
         if pending:
             self.rows += len(pending)
             yield pending
+
+    def _read_jsonl(self, file: BinaryIO) -> Iterator[SourceRow]:
+        decoder = RowDecoder(self._options)
+        for lines in read_lines(file, self._options.max_row_bytes):
+            for line in lines:
+                self.lines += 1
+                if isinstance(line, LongLine):
+                    yield self._too_long(decoder, line)
+                elif not line or line.isspace() or line.rstrip() == BOM:
+                    self.blank += 1
+                else:
+                    yield decoder.decode(line, self.lines)
+
+    def _read_table(self, file: BinaryIO) -> Iterator[SourceRow]:
+        for row in self._open_table(file):
+            self.lines += 1
+            if row is None:
+                self.blank += 1
+            else:
+                yield row
 
     def _open_table(self, file: BinaryIO) -> TableDecoder:
         try:

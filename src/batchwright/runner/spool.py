@@ -19,7 +19,7 @@ from typing import BinaryIO, Protocol, cast
 
 import msgspec
 
-from batchwright.core.errors import UsageError
+from batchwright.core.errors import StoreError, UsageError
 
 HEAD_BYTES = 64 * 1024
 """What is looked at to tell what kind of input it is."""
@@ -65,17 +65,33 @@ class FileInput:
         """Nothing is held."""
 
 
+@contextmanager
+def copying(spool_dir: Path | None) -> Iterator[None]:
+    """What is written to a temporary file. Raises StoreError where that cannot be done, most often a full disk."""
+    try:
+        yield
+    except OSError as error:
+        where = f"the folder {spool_dir}" if spool_dir is not None else "the system's temporary folder"
+        raise StoreError(
+            f"What has to be kept of the input while it is read cannot be written to {where}: "
+            f"{error.strerror or error}. Free some space there, or name another folder with TMPDIR."
+        ) from error
+
+
 class CopiedInput:
     """A copy of bytes that could be read only once; gone with this object, whatever happens to the process."""
 
     def __init__(self, blocks: Iterable[bytes], spool_dir: Path | None) -> None:
-        self._file = tempfile.TemporaryFile(dir=spool_dir)  # noqa: SIM115 (closed by close)
+        with copying(spool_dir):
+            self._file = tempfile.TemporaryFile(dir=spool_dir)  # noqa: SIM115 (closed by close)
         found = hashlib.sha256()
         try:
             for block in blocks:
                 found.update(block)
-                self._file.write(block)
-            self._file.flush()
+                with copying(spool_dir):
+                    self._file.write(block)
+            with copying(spool_dir):
+                self._file.flush()
         except BaseException:
             self._file.close()
             raise

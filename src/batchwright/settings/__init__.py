@@ -16,6 +16,7 @@ from typing import TypeVar
 from batchwright.core.batch_spec import Destination
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.errors import UsageError
+from batchwright.core.gate import OnGate
 from batchwright.core.row_options import RowOptions
 from batchwright.runner.progress import ProgressKind
 from batchwright.runner.request import RunRequest
@@ -50,9 +51,9 @@ class Settings:
     cache_dir: Path
     """What can be fetched again: the local model (`batchwright model install`)."""
     destinations: tuple[Destination, ...]
-    withheld: tuple[str, ...] = ()
-    """Messages for a person: endpoints that are configured but may not have their key. Then nothing else is in
-    `destinations` than a local model."""
+    """Where rows can go, in order of preference; unusable ones too, each in its place, with the reason."""
+    remedies: Mapping[str, str] = field(default_factory=dict)
+    """What to do about an unusable destination, by its reason."""
     limits: Mapping[str, VendorLimits] = field(default_factory=dict)
     """By a named vendor's name, in force for every batch; what a batch itself asks for goes before it."""
     model: str = ""
@@ -102,9 +103,7 @@ class Settings:
         return self.sources.get(name, DEFAULT_SOURCE)
 
     def endpoint_help(self) -> tuple[str, ...]:
-        """What to tell a person whose rows have nowhere to go: why keys are withheld, or the three ways."""
-        if self.withheld:
-            return self.withheld
+        """The three ways, for a person whose rows have nowhere to go."""
         return (
             "An endpoint: --base-url https://HOST/v1 -m MODEL with --api-key-env NAME, or OPENAI_API_KEY in the "
             "environment for OpenAI.",
@@ -129,10 +128,13 @@ class Settings:
         fresh: bool = False,
         strict: bool = False,
         allow_unpriced: bool = False,
+        on_gate: str = OnGate.PAUSE.value,
         metadata: Mapping[str, str] | None = None,
         command: tuple[str, ...] = (),
     ) -> RunRequest:
-        """A run's request: what is asked of this one run, and the settings beside it."""
+        """A run's request: what is asked of this one run, and the settings beside it. Raises UsageError."""
+        if on_gate not in tuple(OnGate):
+            raise UsageError(f"on_gate: expected {' or '.join(OnGate)}, found {on_gate!r}")
         rows = RowOptions(
             destinations=self.destinations,
             model=self.model,
@@ -162,6 +164,7 @@ class Settings:
             deadline_s=self.deadline_s,
             on_uncertain=self.on_uncertain,
             gate=self.gate,
+            on_gate=OnGate(on_gate),
             metadata=dict(metadata or {}),
             command=command,
         )
@@ -187,21 +190,27 @@ def load(
     The other arguments are where the rest is read from: the process's environment, the current folder and the
     platform's user file unless given. Raises UsageError naming the place, the name and what was expected. With
     `sends_rows` False (commands on batches that are there: each has its destinations stored) a vendor that was asked
-    for and cannot be had is no error; there are no destinations then, and `withheld` says why.
+    for and cannot be had is no error; there are no destinations then.
     """
     folder = folder if folder is not None else Path.cwd()
+    user_settings = user_settings if user_settings is not None else user_file()
     variables = layers.read_variables(os.environ if environment is None else environment, folder)
     ordered = [
         layers.flag_layer(flags or {}, folder),
         *layers.variable_layers(variables, folder),
         layers.file_layer(Origin.PROJECT_FILE, layers.find_upward(layers.PROJECT_FILE, folder)),
-        layers.file_layer(Origin.USER_FILE, user_settings if user_settings is not None else user_file()),
+        layers.file_layer(Origin.USER_FILE, user_settings),
     ]
     if simulate:
         _refuse_other_endpoints(ordered[0])
         found = endpoints.Endpoints(destinations=endpoints.simulated())
     else:
-        found = _endpoints(ordered, variables, sends_rows=sends_rows)
+        try:
+            found = endpoints.build(ordered, variables, user_settings)
+        except UsageError:
+            if sends_rows:
+                raise
+            found = endpoints.Endpoints(destinations=())
     values = {name: value for name in SETTINGS if (value := layers.lookup(ordered, name)) is not None}
     return _settings(values, found, (ordered, variables))
 
@@ -227,7 +236,7 @@ def _settings(
         state_dir=_state_dir(value("home", "")),
         cache_dir=_cache_dir(),
         destinations=found.destinations,
-        withheld=found.withheld,
+        remedies=found.remedies,
         limits={
             entry.name: VendorLimits(rpm=entry.rpm, tpm=entry.tpm, concurrency=entry.concurrency)
             for entry in endpoints.named_vendors(where[0]).values()
@@ -252,15 +261,6 @@ def _settings(
         sources={name: sourced.source for name, sourced in values.items()},
         variables=where[1],
     )
-
-
-def _endpoints(ordered: list[Layer], variables: Variables, *, sends_rows: bool) -> endpoints.Endpoints:
-    try:
-        return endpoints.build(ordered, variables)
-    except UsageError as error:
-        if sends_rows:
-            raise
-        return endpoints.Endpoints(destinations=(), withheld=(str(error),))
 
 
 def _refuse_other_endpoints(flag_layer: Layer) -> None:

@@ -4,34 +4,51 @@
 in the environment and an address in a project file would let any repository that one clones and tries out collect
 one's keys. The one way round it is what the user wrote down in the *user file*, which no repository can bring along:
 a base URL there with the `api_key_env` beside it allows exactly this variable for exactly this address, wherever the
-address is then repeated.
+address is then repeated. So:
+
+    address from        key of the environment   key of a `.env`   key not set here
+    command line        sent                     sent              may be set where the batch is worked on
+    environment         sent                     sent              may be set where the batch is worked on
+    .env                withheld                 sent              withheld
+    project file        withheld                 withheld          withheld
+    user file           withheld                 withheld          withheld
+    the pair stands
+    in the user file    sent                     sent              may be set where the batch is worked on
+
+A batch outlives the process that made it: a key that is not set here is judged as one of the environment, which it may
+be where the batch is worked on, and an address from a `.env` gets keys of a `.env` alone for good.
 
 **Choice.** `--simulate` and `--vendor NAME` send every row to that one vendor. Else, in this order: the endpoint of
 `base_url`; where that is not from the command line also the named vendors (project file, then user file); and, where
 there is no `base_url` but an `OPENAI_API_KEY`, OpenAI. `core.routes` finds a row's destination among them. `--gguf`
 stands before all others and, unless the command line names an endpoint too, takes every row.
 
-A destination that was not asked for by name and whose key the rule withholds must not stop a run that does not need
-it (`local/...` rows). Then there are no destinations at all, only the reasons: leaving out that one alone could send
-its rows to another vendor.
+**Unusable destinations.** One that was asked for by name and cannot be had (the rule withholds its key, the key cannot
+be sent, there is no such profile or model file) is an error. Any other keeps its place and says why it is unusable:
+rows that would go there are unroutable for that reason, and all others go on. To leave it out could send its rows to
+another vendor.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import UsageError
+from batchwright.core.keys import can_be_sent
 from batchwright.settings.layers import RESERVED_VENDORS, Layer, Variables, VendorEntry, lookup
 from batchwright.settings.sources import Origin, Source, Sourced
-from batchwright.settings.table import KEY_VARIABLES
+from batchwright.settings.table import KEY_VARIABLES, PREFIX
 
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_KEY = "OPENAI_API_KEY"
 EVERY_MODEL = ("*",)
+MODEL_FILE_VARIABLE = PREFIX + "MODEL_FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +63,9 @@ class VendorLimits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
     destinations: tuple[Destination, ...]
-    withheld: tuple[str, ...] = ()
-    """Why there are none although some are configured: one message for each that the key rule holds back."""
+    """Unusable ones too, each in its place."""
+    remedies: Mapping[str, str] = field(default_factory=dict)
+    """What to do about an unusable destination, by its reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +82,15 @@ class Candidate:
     way: str = "--base-url"
     """Options that repeat the address on the command line and still mean this destination."""
 
-    def destination(self) -> Destination:
+    def destination(self, problem: str, *, trusted: bool) -> Destination:
         return Destination(
             vendor=self.vendor,
             base_url=self.base_url.value,
             key_env=self.key_env,
             profile=self.profile,
             models=self.models,
+            dotenv_key=bool(self.key_env) and not trusted and self.base_url.source.origin is Origin.DOTENV,
+            unusable=problem,
         )
 
 
@@ -82,8 +102,19 @@ def simulated() -> tuple[Destination, ...]:
     )
 
 
-def local(model_file: str, models: tuple[str, ...]) -> Destination:
-    return Destination(vendor="local", base_url="", protocol="local", model_file=model_file, models=models)
+def local(gguf: Sourced[str] | None, models: tuple[str, ...]) -> Destination:
+    """The local server with this model file, or with the default model. Raises UsageError for a file that was named on
+    the command line and is none; of any other place it makes the destination unusable."""
+    if gguf is None:
+        return Destination(vendor="local", base_url="", protocol="local", models=models)
+    from batchwright.vendors.model_files import model_file_problem
+
+    problem = model_file_problem(Path(gguf.value), str(gguf.source))
+    if problem and gguf.source.origin is Origin.COMMAND_LINE:
+        raise UsageError(problem)
+    # The variable is read again where the server is started: it names the default model's file, not the run's.
+    named = "" if gguf.source.name == MODEL_FILE_VARIABLE else gguf.value
+    return Destination(vendor="local", base_url="", protocol="local", model_file=named, models=models, unusable=problem)
 
 
 def named_vendors(layers: Sequence[Layer]) -> dict[str, VendorEntry]:
@@ -95,32 +126,48 @@ def named_vendors(layers: Sequence[Layer]) -> dict[str, VendorEntry]:
     return found
 
 
-def build(layers: Sequence[Layer], variables: Variables) -> Endpoints:
+def build(layers: Sequence[Layer], variables: Variables, user_file: Path) -> Endpoints:
     """Raises UsageError when what was asked for by name cannot be had: no such vendor, no such key, the key rule."""
     chosen = _text(lookup(layers, "vendor"))
     gguf = _text(lookup(layers, "gguf"))
     base = _text(lookup(layers, "base_url"))
     entries = named_vendors(layers)
-    allowed = _allowed_by_user_file(layers)
-    model_file = gguf.value if gguf is not None else ""
-    first = (local(model_file, ()),) if gguf is not None else ()
+    taken = frozenset(name for layer in layers if layer.origin is Origin.USER_FILE for name in layer.vendors)
+    rule = KeyRule(_allowed_by_user_file(layers), user_file, taken)
+    named_file = gguf if gguf is not None else _default_model_file(variables)
+    beside = local(named_file, ())
+    first = (beside,) if gguf is not None or beside.unusable else ()
     if chosen is not None and not _outranks(base, chosen):
         if chosen.value == "simulated":
             return Endpoints(destinations=simulated())
         if chosen.value == "local":
-            return Endpoints(destinations=(local(model_file, EVERY_MODEL),))
+            return Endpoints(destinations=(_usable(local(named_file, EVERY_MODEL)),))
         candidate = _chosen_vendor(chosen, base, entries, (layers, variables))
-        if reason := withheld_reason(candidate, allowed):
-            raise UsageError(reason)
-        return Endpoints(destinations=(*first, candidate.destination()))
+        if problem := rule.problem(candidate):
+            raise UsageError(f"{problem}. {rule.remedy(candidate)}".strip())
+        return Endpoints(destinations=(*first, rule.destination(candidate)))
     from_command_line = base is not None and base.source.origin is Origin.COMMAND_LINE
     if gguf is not None and gguf.source.origin is Origin.COMMAND_LINE and not from_command_line:
-        return Endpoints(destinations=(local(model_file, EVERY_MODEL),))
+        return Endpoints(destinations=(local(gguf, EVERY_MODEL),))
     candidates = _unchosen(base, entries, (layers, variables))
-    reasons = tuple(reason for candidate in candidates if (reason := withheld_reason(candidate, allowed)))
-    if reasons:
-        return Endpoints(destinations=first, withheld=reasons)
-    return Endpoints(destinations=(*first, *(candidate.destination() for candidate in candidates)))
+    return Endpoints(
+        destinations=(*first, *(rule.destination(candidate) for candidate in candidates)),
+        remedies={problem: rule.remedy(candidate) for candidate in candidates if (problem := rule.problem(candidate))},
+    )
+
+
+def _usable(destination: Destination) -> Destination:
+    if destination.unusable:
+        raise UsageError(destination.unusable)
+    return destination
+
+
+def _default_model_file(variables: Variables) -> Sourced[str] | None:
+    """A default model's file that was named and is none: as good as none that was named, but for the reason."""
+    path = variables.environment.get(MODEL_FILE_VARIABLE)
+    if not path:
+        return None
+    return Sourced(path, Source(origin=Origin.ENVIRONMENT, name=MODEL_FILE_VARIABLE))
 
 
 def may_have_key(key: Source, base_url: Source) -> bool:
@@ -128,18 +175,75 @@ def may_have_key(key: Source, base_url: Source) -> bool:
     return base_url.origin >= key.origin
 
 
-def withheld_reason(candidate: Candidate, allowed: frozenset[tuple[str, str]]) -> str:
-    """Empty: the key may go there. Else the message: both sources, why, and what to do."""
-    key, url = candidate.key, candidate.base_url
-    if key is None or may_have_key(key.source, url.source) or (url.value, candidate.key_env) in allowed:
-        return ""
-    return (
-        f"the key {candidate.key_env} comes from {key.source}, but the address {url.value} from {url.source}, which "
-        f"counts less: a key is sent only to an address from the same source or a higher one, so that a file that "
-        f"came with a project cannot collect it. If the address is right, say so: {candidate.way} {url.value}; "
-        f'for good, put base_url = "{url.value}" and api_key_env = "{candidate.key_env}" '
-        f'into a table [vendors.NAME] of your user file. If it needs no key, write api_key_env = "" beside it.'
-    )
+@dataclass(frozen=True, slots=True)
+class KeyRule:
+    """The key rule on this machine, and what to do about a destination that it, or anything else, makes unusable."""
+
+    allowed: frozenset[tuple[str, str]]
+    """(base URL, variable) pairs of the user file."""
+    user_file: Path
+    taken: frozenset[str]
+    """Names of the user file's vendors."""
+
+    def destination(self, candidate: Candidate) -> Destination:
+        return candidate.destination(self.problem(candidate), trusted=self._is_allowed(candidate))
+
+    def problem(self, candidate: Candidate) -> str:
+        """Why no row may go there; empty: rows may."""
+        if candidate.profile and (unknown := _profile_problem(candidate)):
+            return unknown
+        if not candidate.key_env:
+            return ""
+        key, url = candidate.key, candidate.base_url
+        if key is not None and not can_be_sent(key.value):
+            return (
+                f"the value of {candidate.key_env} from {key.source} is no key: it has blanks or characters that no "
+                f"header can carry (expected visible ASCII characters). Set it to the key alone"
+            )
+        came_from = key.source if key is not None else Source(origin=Origin.ENVIRONMENT, name=candidate.key_env)
+        if may_have_key(came_from, url.source) or self._is_allowed(candidate):
+            return ""
+        comes = f"comes from {key.source}" if key is not None else "is not set here"
+        return f"the key {candidate.key_env} {comes}, but the address {url.value} from {url.source}, which counts less"
+
+    def remedy(self, candidate: Candidate) -> str:
+        """What to do where the key rule is the problem; empty where the problem says it itself."""
+        if candidate.key is not None and not can_be_sent(candidate.key.value):
+            return ""
+        if candidate.profile and _profile_problem(candidate):
+            return ""
+        url, key_env = candidate.base_url.value, candidate.key_env
+        set_it = f" (and set {key_env})" if candidate.key is None else ""
+        return (
+            "A key is sent only to an address from the same source or a higher one, so that a file that came with a "
+            f"project cannot collect it. If you trust this address{set_it}: for good, put these lines into "
+            f"{self.user_file}\n"
+            f"    [vendors.{_table_name(candidate.vendor, self.taken)}]\n"
+            f'    base_url = "{url}"\n'
+            f'    api_key_env = "{key_env}"\n'
+            f"  or for one run, all of whose rows then go there: {candidate.way} {url}\n"
+            f'  If it needs no key: api_key_env = "" where the address stands.'
+        )
+
+    def _is_allowed(self, candidate: Candidate) -> bool:
+        return (candidate.base_url.value, candidate.key_env) in self.allowed
+
+
+def _profile_problem(candidate: Candidate) -> str:
+    from batchwright.vendors.profiles import find_profile
+
+    try:
+        find_profile(candidate.profile, candidate.base_url.value)
+    except UsageError as error:
+        return f"the vendor {candidate.vendor!r} of {candidate.base_url.source}: {error}"
+    return ""
+
+
+def _table_name(vendor: str, taken: frozenset[str]) -> str:
+    """As TOML wants it, and free; what is called by its address gets a name that a vendor can have."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", vendor)
+    name = next(free for number in count(1) if (free := f"{name}-{number}" if number > 1 else name) not in taken)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else f'"{name}"'
 
 
 def _outranks(base: Sourced[str] | None, chosen: Sourced[str]) -> bool:

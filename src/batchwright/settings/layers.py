@@ -66,10 +66,10 @@ class Variables:
     dotenv_file: str
 
     def get(self, name: str) -> Sourced[str] | None:
-        """None also for an empty value: `NAME= command` is how shells switch a variable off."""
-        if self.environment.get(name):
+        """None also for an empty or blank value: `NAME= command` is how shells switch a variable off."""
+        if self.environment.get(name, "").strip():
             return Sourced(self.environment[name], Source(origin=Origin.ENVIRONMENT, name=name))
-        if self.dotenv.get(name):
+        if self.dotenv.get(name, "").strip():
             source = Source(origin=Origin.DOTENV, name=name, file=self.dotenv_file)
             return Sourced(self.dotenv[name], source)
         return None

@@ -19,6 +19,8 @@ VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 VENDOR_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """No slash (`NAME/model` in a row goes to it) and no bar (lane keys are joined with it)."""
 DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+BAD_IN_URL = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]|\s")
+"""Also half surrogates: bytes of a command line that are no text."""
 UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 MAX_DURATION_S = 3650 * 86400.0
 """Ten years: beyond it a typing error is likelier than a wish, and moments in milliseconds stay well within bounds."""
@@ -123,8 +125,14 @@ def read_base_url(value: object) -> str:
         )
     if parts.query or parts.fragment:
         raise ValueError("a base URL ends before '?' and '#' (batches store it, so it must hold no secret)")
-    if parts.scheme not in ("http", "https") or not host or port == 0 or re.search(r"\s", text):
+    if parts.scheme not in ("http", "https") or not host or port == 0 or BAD_IN_URL.search(text):
         raise ValueError(f"expected a URL such as https://api.example.com/v1, found {value!r}")
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise ValueError(
+            f"expected a URL such as https://api.example.com/v1, found a host that is none: {error}"
+        ) from None
     for endpoint in ("/chat/completions", "/completions", "/embeddings", "/responses"):
         if parts.path.rstrip("/").endswith(endpoint):
             raise ValueError(f"a base URL ends before the endpoint: leave {endpoint!r} away (found {value!r})")

@@ -20,6 +20,7 @@ from batchwright.store import dialect
 
 class Connections:
     def __init__(self, path: Path | None) -> None:
+        self._path = path
         self._name = "in memory" if path is None else str(path)
         self._lock = threading.RLock()
         self._write_engine = dialect.writer_engine(path)
@@ -27,6 +28,7 @@ class Connections:
         self._closed = False
         with self._explained():
             self._writer = self._write_engine.connect()
+        self._mark = _mark(path)
         self._version = 0
 
     @contextmanager
@@ -84,6 +86,13 @@ class Connections:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError("The store has been closed.")
+        if _mark(self._path) != self._mark:
+            # What is open goes on without a name: it would take answers that nobody finds again, and a new reader
+            # would begin an empty file under the name.
+            raise StoreError(
+                f"The state file {self._name} is not there any more: it was deleted, moved or replaced while this "
+                "command ran. Put it back, then the same command goes on; without it, it begins anew"
+            )
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -94,3 +103,14 @@ class Connections:
             if explained is None:
                 raise
             raise explained from error
+
+
+def _mark(path: Path | None) -> tuple[int, int] | None:
+    """Which file it is, whatever is written to it; None: there is none under this name."""
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -54,9 +55,13 @@ def _prepare_folder(path: Path) -> None:
             )
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
+        cause, check = error.strerror or str(error), "Check that the folder belongs to you and that you may write there"
+        if error.errno in (errno.EEXIST, errno.ENOTDIR):
+            cause = f"{error.filename} is a file, or leads through one"
+            check = "A folder was expected: move the file away"
         raise StoreError(
-            f"The state file {path} cannot be opened for writing: {error.strerror or error}. Check that the folder "
-            f"belongs to you, or name another one with BATCHWRIGHT_HOME."
+            f"The state file {path} cannot be opened for writing: {cause}. {check}, or name another folder with "
+            "BATCHWRIGHT_HOME."
         ) from error
 
 

@@ -200,6 +200,7 @@ def _views(loaded: _Loaded) -> Iterator[SegmentView]:
             reserved=row.row_map[rows.start : rows.stop],
             records={place - rows.start: record for place, record in records.items()},
             input=_slice(loaded.input, rows),
+            epoch=row.epoch,
         )
 
 

@@ -15,11 +15,23 @@ from batchwright.ports.store import (
     NewBatch,
     NewSegment,
     Reopened,
+    SegmentRepricing,
     SegmentView,
     UsageLine,
     WorkerRow,
 )
-from batchwright.store import blobs, checking, checkpointing, closing, intake, pausing, reading, rounds, workers
+from batchwright.store import (
+    blobs,
+    checking,
+    checkpointing,
+    closing,
+    intake,
+    pausing,
+    reading,
+    repricing,
+    rounds,
+    workers,
+)
 from batchwright.store.connections import Connections
 
 EVERY_CAUSE = frozenset(PauseCause)
@@ -149,6 +161,11 @@ class SqlStore:
 
     def reopen(self, batch_id: str, chosen: frozenset[int], now_ms: int, deadline_ms: int = 0) -> Reopened:
         return rounds.reopen(self._connections, batch_id, chosen, deadline_ms)
+
+    # prices ------------------------------------------------------------------------------------------------------
+
+    def reprice(self, change: SegmentRepricing, now_ms: int) -> int:
+        return repricing.reprice(self._connections, change, now_ms)
 
     # reading -----------------------------------------------------------------------------------------------------
 

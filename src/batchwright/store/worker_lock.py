@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -59,13 +60,16 @@ class HeldLock:
         if self._descriptor < 0:
             return
         descriptor, self._descriptor = self._descriptor, -1
+        # The descriptor is the lock. The file is only removed for tidiness: in a folder that became read-only it stays.
         if sys.platform == "win32":
             # An open file cannot be removed there.
             os.close(descriptor)
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._path.unlink()
         else:
             # Removed while it is still held: whoever opened it before finds, once it has the lock, that it is no more.
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._path.unlink()
             os.close(descriptor)
 
 
@@ -95,18 +99,19 @@ class FileLocks:
             os.lseek(descriptor, 0, os.SEEK_SET)
             os.write(descriptor, holder.encode("utf-8", "replace")[:HOLDER_MAX_BYTES])
         except OSError as error:
-            raise StoreError(
-                f"The lock {path} cannot be taken: {error.strerror or error}. Check that the state folder belongs to "
-                f"you, or name another one with BATCHWRIGHT_HOME."
-            ) from error
+            raise _no_lock(path, "taken", error) from error
         return HeldLock(path, descriptor)
 
     def is_free(self, name: str) -> bool:
-        """True: nobody holds it, so whoever was named by it has ended. Never waits, and does not keep it."""
+        """True: nobody holds it, so whoever was named by it has ended. Never waits, and does not keep it.
+
+        Raises StoreError where that cannot be told."""
         try:
             descriptor = os.open(self._path(name), os.O_RDWR)
         except FileNotFoundError:
             return True
+        except OSError as error:
+            raise _no_lock(self._path(name), "looked at", error) from error
         try:
             return _lock(descriptor)
         finally:
@@ -122,6 +127,13 @@ class FileLocks:
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{quote(name, safe='')}.lock"
+
+
+def _no_lock(path: Path, done: str, error: OSError) -> StoreError:
+    return StoreError(
+        f"The lock {path} cannot be {done}: {error.strerror or error}. Check that the state folder belongs to you and "
+        "that you may write into it, or name another one with BATCHWRIGHT_HOME."
+    )
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

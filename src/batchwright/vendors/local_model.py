@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 from batchwright.core.errors import VendorUnavailable
 from batchwright.vendors.llama_server import KEY_VARIABLE
+from batchwright.vendors.model_files import model_file_problem
 
 DEFAULT_ALIAS = "local/smollm2"
 DEFAULT_SLOTS = 4
@@ -202,16 +203,8 @@ def require_instructions(cpu_flags: frozenset[str], machine: str) -> None:
 
 def require_gguf(model_file: Path) -> None:
     """Raises VendorUnavailable for a file that cannot be read or is not GGUF by its first four bytes."""
-    try:
-        with model_file.open("rb") as opened:
-            magic = opened.read(4)
-    except OSError as error:
-        raise VendorUnavailable(f"The model file {model_file} cannot be read: {error.strerror}.") from error
-    if magic != b"GGUF":
-        raise VendorUnavailable(
-            f"{model_file} is not a model file for llama.cpp: it begins with {magic!r}, a GGUF file with b'GGUF'. "
-            "Give the path of a .gguf file, or leave it out for the default model."
-        )
+    if problem := model_file_problem(model_file):
+        raise VendorUnavailable(f"{problem}, or none for the default model")
 
 
 def explain_end(return_code: int, log_tail: str, *, during: str) -> str:

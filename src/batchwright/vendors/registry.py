@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import UsageError, VendorUnavailable
+from batchwright.core.keys import can_be_sent
 from batchwright.ports.clock import Clock
 from batchwright.ports.http import HttpClient
 from batchwright.ports.vendor import Vendor
@@ -26,17 +27,34 @@ OpenHttp = Callable[[float], HttpClient]
 class OpenVendors:
     """Implements `ports.vendor.Vendors`. To be made and used inside one running loop; `close` ends what was opened."""
 
-    def __init__(self, open_http: OpenHttp, environ: Mapping[str, str], clock: Clock, *, local: OpenLocal) -> None:
+    def __init__(
+        self,
+        open_http: OpenHttp,
+        keys: Mapping[str, str],
+        clock: Clock,
+        *,
+        local: OpenLocal,
+        dotenv_keys: Mapping[str, str] | None = None,
+    ) -> None:
+        """`keys`: by their variables' names; `dotenv_keys`: those that a `.env` holds, for destinations that may have
+        no other."""
         self._open_http = open_http
         self._clients: dict[float, HttpClient] = {}
-        self._environ = environ
+        self._keys = keys
+        self._dotenv_keys = dotenv_keys or {}
         self._clock = clock
         self._local = local
         self._opening: dict[tuple[Destination, float], asyncio.Task[Vendor]] = {}
 
     def missing_key(self, destination: Destination) -> str:
         name = destination.key_env
-        return name if name and not self._environ.get(name, "").strip() else ""
+        if not name or self._key(destination):
+            return ""
+        return f"{name} (in a .env, as the vendor's address was)" if destination.dotenv_key else name
+
+    def _key(self, destination: Destination) -> str:
+        keys = self._dotenv_keys if destination.dotenv_key else self._keys
+        return keys.get(destination.key_env, "").strip()
 
     async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Vendor:
         """Raises VendorUnavailable; a later call tries again."""
@@ -87,8 +105,8 @@ class OpenVendors:
     def _open_openai(self, destination: Destination, http: HttpClient) -> OpenAIVendor:
         if missing := self.missing_key(destination):
             raise VendorUnavailable(f"the key of vendor {destination.vendor!r} is missing: set {missing}")
-        key = self._environ.get(destination.key_env, "").strip() if destination.key_env else ""
-        if not key.isascii() or not key.isprintable() or " " in key:
+        key = self._key(destination) if destination.key_env else ""
+        if key and not can_be_sent(key):
             raise VendorUnavailable(
                 f"the value of {destination.key_env} is no key: it has blanks or characters that no header can carry"
             )

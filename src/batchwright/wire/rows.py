@@ -99,10 +99,12 @@ class RowDecoder:
         model = params.pop("model", "")
         if not isinstance(model, str):
             raise UsageError(f"--param model must be a name, got {model!r}")
+        for option, text in (("-m", options.model), ("--prompt", options.prompt), ("--system", options.system)):
+            _check_utf8(option, text)
         self._options = options
         self._templated = bool(options.prompt or options.system)
         self._model = options.model or model
-        self._params: dict[str, Raw] = {name: Raw(encode(value)) for name, value in params.items()}
+        self._params: dict[str, Raw] = {name: _param(name, value) for name, value in params.items()}
         self._targets: dict[str, _Target | None] = {}
         self._templates: dict[tuple[str, ...], tuple[Template, Template | None]] = {}
         self._url = ""
@@ -211,13 +213,13 @@ class RowDecoder:
             return self._explain(line, number)
         problems: list[Problem] = []
         custom_id = read_custom_id(fields, problems)
+        columns = {name: as_text(value) for name, value in fields.items()}
         if not problems:
             try:
-                columns = {name: as_text(value) for name, value in fields.items()}
                 return self.fill_template(columns, number, custom_id)
             except UsageError as error:
                 problems.append(Problem("missing_column", str(error)))
-        return self.refuse(line, number, problems, custom_id=custom_id)
+        return self.refuse(line, number, problems, custom_id=custom_id, columns=encode(columns))
 
     def _explain(self, line: bytes, number: int) -> SourceRow:
         """Every fault of a line, or its row after all where the shape is merely rare."""
@@ -284,7 +286,7 @@ class RowDecoder:
             pass
         route = find_route(model, self._options.destinations)
         target = None
-        if route is not None:
+        if route is not None and not route.destination.unusable:
             target = _Target(str(route.lane), route.model, model[: len(model) - len(route.model)])
         if len(self._targets) >= _MAX_CACHED:
             self._targets.clear()
@@ -292,10 +294,16 @@ class RowDecoder:
         return target
 
     def _unroutable(self, model: str) -> Problem:
+        destinations = self._options.destinations
+        route = find_route(model, destinations)
+        if route is not None:
+            rows = f"rows of the model '{model[:100]}'" if model else "rows that name no model"
+            text = f"{rows} go to '{route.destination.vendor}', and nothing can be sent there: "
+            return Problem("unroutable", text + route.destination.unusable, "body.model")
         named = f"no configured vendor serves the model '{model[:100]}'" if model else "the row names no model"
         vendors = [
             destination.vendor + (f" ({', '.join(destination.models[:5])})" if destination.models else "")
-            for destination in self._options.destinations[:20]
+            for destination in destinations[:20]
         ]
         listed = f"configured: {', '.join(vendors)}" if vendors else "no endpoint can be used"
         return Problem(
@@ -324,6 +332,24 @@ class RowDecoder:
                 "url",
             )
         ]
+
+
+def _check_utf8(option: str, text: str) -> None:
+    """Raises UsageError for bytes of a command line that are no text: no body can hold them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{option}: expected text in UTF-8, found another byte at position {error.start + 1} of {text!r}"
+        ) from None
+
+
+def _param(name: str, value: object) -> Raw:
+    _check_utf8("--param", name)
+    try:
+        return Raw(encode(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"--param {name}: {value!r} cannot be written as JSON in UTF-8: {error}") from None
 
 
 _SAME_BOUND = frozenset({"max_tokens", "max_completion_tokens"})

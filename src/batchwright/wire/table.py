@@ -16,6 +16,7 @@ from dataclasses import replace
 from batchwright.core.errors import UsageError
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
+from batchwright.wire.row_shapes import MAX_CUSTOM_ID_CHARS, encode
 from batchwright.wire.rows import Problem, RowDecoder
 
 PROMPT_COLUMNS = ("prompt", "question", "input", "text")
@@ -54,7 +55,9 @@ class TableDecoder:
         if not first.strip():
             raise EmptyTable("the table is empty: a header with the columns' names is expected in its first line")
         self._delimiter = delimiter or _find_delimiter(first)
-        self._reader = csv.reader(_chain(first, source), delimiter=self._delimiter, strict=True)
+        self._text = ""
+        """The physical line that the CSV reader was given last."""
+        self._reader = csv.reader(self._given(first, source), delimiter=self._delimiter, strict=True)
         try:
             header = next(self._reader)
         except csv.Error as error:
@@ -78,6 +81,12 @@ class TableDecoder:
                 continue
             yield self._decode(fields, line) if fields else None
 
+    def _given(self, first: str, rest: Iterator[str]) -> Iterator[str]:
+        yield first
+        for text in rest:
+            self._text = text
+            yield text
+
     def _decode(self, fields: list[str], line: int) -> SourceRow:
         if len(fields) != len(self.columns):
             return self._ragged(fields, line)
@@ -90,22 +99,32 @@ class TableDecoder:
             f"{len(fields)} fields, but the header has {len(self.columns)}; "
             "a field that holds the delimiter or a line break must be in double quotes"
         )
-        return self.decoder.refuse(self._joined(fields), line, [Problem("ragged_row", message)])
+        return self._refuse_ragged(fields, line, message)
+
+    def _refuse_ragged(self, fields: list[str], line: int, message: str) -> SourceRow:
+        # What was read stays where it was read: a field too few is an empty one, and of too many the line has all.
+        columns = dict.fromkeys(self.columns, "") | dict(zip(self.columns, fields, strict=False))
+        # An id in the first column is right whatever went wrong in a later one; elsewhere it may be another's field.
+        custom_id = fields[0][:MAX_CUSTOM_ID_CHARS] or None if self._id_column == 0 and fields else None
+        problems = [Problem("ragged_row", message)]
+        return self.decoder.refuse(self._joined(fields), line, problems, custom_id=custom_id, columns=encode(columns))
 
     def _broken(self, line: int, error: csv.Error) -> SourceRow:
         limit = self._options.max_row_bytes
         if "field larger" in str(error):
             message = f"a field above the limit of {limit:,} bytes a row; is a closing quote missing?"
             return self.decoder.refuse(b"", line, [Problem("row_too_large", message)])
-        return self.decoder.refuse(b"", line, [Problem("ragged_row", f"cannot be read as CSV: {error}")])
+        return self._refuse_ragged(self._read_leniently(line), line, f"cannot be read as CSV: {error}")
+
+    def _read_leniently(self, line: int) -> list[str]:
+        """The fields of the broken record that began at this line, as far as they can be told; none where it went on
+        over several lines (a quote that was never closed takes in others' lines)."""
+        if self._skipped + self._reader.line_num != line:
+            return []
+        return next(csv.reader([self._text], delimiter=self._delimiter), [])
 
     def _joined(self, fields: list[str]) -> bytes:
         return self._delimiter.join(fields).encode("utf-8")
-
-
-def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
 
 
 def _find_delimiter(header: str) -> str:

@@ -1,0 +1,89 @@
+"""How a batch stands, in the parts that status, progress and report have in common. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from batchwright.core import row_map
+from batchwright.core.batch_state import Counts
+from batchwright.core.failures import Flag
+from batchwright.core.money import usd_text
+from batchwright.ports.batches import BatchStatus
+from batchwright.runner.figures import count_text
+
+SHOWN_FLAGS = tuple(flag for flag in Flag if flag is not Flag.PLAIN)
+
+
+def ends_without_success(counts: Counts) -> list[tuple[str, int]]:
+    """(word, rows) of each way to end without success, `failed` first."""
+    return [
+        ("failed", counts.failed),
+        ("cancelled", counts.cancelled),
+        ("expired", counts.expired),
+        ("stopped", counts.stopped),
+    ]
+
+
+def flags_of(status: BatchStatus) -> dict[Flag, int]:
+    """Successes with a flag other than PLAIN; only those that occur."""
+    by_byte = status.by_byte
+    counted = {flag: by_byte.get(row_map.FLAG_BYTES[flag], 0) for flag in SHOWN_FLAGS}
+    return {flag: count for flag, count in counted.items() if count}
+
+
+def flags_text(flags: dict[Flag, int]) -> str:
+    """ "3 truncated, 1 refused"; empty where there are none."""
+    return ", ".join(f"{count_text(count)} {flag.value}" for flag, count in flags.items())
+
+
+def cost_is_complete(status: BatchStatus) -> bool:
+    """Whether every answer has a price and usage, so that the known cost is all of it."""
+    return not status.tally.unpriced and not status.tally.no_usage
+
+
+def standing_json(status: BatchStatus) -> dict[str, Any]:
+    """State, counts, tokens and sends of a batch."""
+    counts, tally = status.counts, status.tally
+    return {
+        "batch_id": status.batch_id,
+        "state": status.state.value,
+        "terminal": status.terminal,
+        "round": status.round,
+        "total": status.total,
+        "ok": counts.succeeded,
+        **dict(ends_without_success(counts)),
+        "open": counts.open,
+        "flags": {flag.value: count for flag, count in flags_of(status).items()},
+        "tokens": {
+            "prompt": tally.prompt_tokens,
+            "completion": tally.completion_tokens,
+            "cached": tally.cached_tokens,
+        },
+        "attempts": tally.attempts,
+        "retries": tally.retries,
+        "possible_double_payments": tally.doubts,
+    }
+
+
+def cost_json(status: BatchStatus, *, unit: str, without_price: int, without_usage: int) -> dict[str, Any]:
+    """What is not known is null, never 0. `unit`: what the last two count, `rows` or `answers`."""
+    tally, spec = status.tally, status.spec
+    capped = spec.max_cost_picousd >= 0
+    complete = not without_price and not without_usage
+    return {
+        "known_usd": usd_json(tally.cost_picousd, complete=complete),
+        "complete": complete,
+        f"{unit}_without_price": without_price,
+        f"{unit}_without_usage": without_usage,
+        "orphan_usd": usd_json(tally.orphan_picousd),
+        "cap_usd": usd_json(spec.max_cost_picousd) if capped else None,
+        "cap_taken_usd": usd_json(status.budget_taken_picousd) if capped else None,
+        "soft_cap": spec.soft_cap,
+    }
+
+
+def usd_json(picousd: int, *, complete: bool = True) -> msgspec.Raw | None:
+    """A number with at most 12 decimals; null where nothing is known."""
+    return None if not complete and not picousd else msgspec.Raw(usd_text(picousd).encode())

@@ -1,0 +1,87 @@
+"""`delete`: what it asks, what it refuses, and that nothing of a batch is left but its usage, also after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from batchwright.core.failures import Flag
+from support.cli_machine import Invoke, Machine
+from support.command_line import CommandLine
+
+ENDED, OPEN = "batch_aa00", "batch_bb00"
+
+
+@pytest.fixture
+def two(machine: Machine) -> Machine:
+    asyncio.run(machine.add(ENDED, Flag.PLAIN))
+    asyncio.run(machine.add(OPEN, Flag.PLAIN, None))
+    return machine
+
+
+def test_nobody_to_ask_needs_a_yes(two: Machine, invoke: Invoke) -> None:
+    refused = invoke("delete", "aa")
+    assert (refused.exit_code, list(two.batches)) == (2, [ENDED, OPEN])
+    assert "--yes" in refused.stderr
+    assert invoke("delete", "aa", "aa", "--yes").exit_code == 0
+    assert list(two.batches) == [OPEN]
+
+
+def test_one_that_has_not_ended_keeps_all(two: Machine, invoke: Invoke) -> None:
+    refused = invoke("delete", "aa", "bb", "--yes")
+    assert (refused.exit_code, list(two.batches)) == (2, [ENDED, OPEN])
+    assert f"batchwright cancel {OPEN}" in refused.stderr
+
+
+@pytest.mark.parametrize(("answer", "left"), [("n\n", [ENDED, OPEN]), ("\n", [ENDED, OPEN]), ("y\n", [OPEN])])
+def test_a_person_is_asked(
+    two: Machine, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, answer: str, left: list[str]
+) -> None:
+    monkeypatch.setattr("batchwright.cli.delete.can_ask", lambda: True)
+    asked = invoke("delete", "aa", input=answer)
+    assert (asked.exit_code, list(two.batches)) == (0, left)
+    assert "tickets.jsonl, 1 row, 1 answer" in asked.stderr
+
+
+def rows_of(state: Path, batch_id: str) -> dict[str, int]:
+    """SQL rows that name the batch, by table."""
+    with sqlite3.connect(state / "batchwright.sqlite") as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        named = {}
+        for table in tables:
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            if "batch_id" in columns:
+                query = f"SELECT count(*) FROM {table} WHERE batch_id = ?"
+                named[table] = connection.execute(query, (batch_id,)).fetchone()[0]
+    return {table: count for table, count in named.items() if count}
+
+
+@pytest.mark.parametrize(
+    "kill_at", ["-", "before drop step", "after drop step", "before drop step:2", "after drop step:2"]
+)
+def test_of_a_deleted_batch_nothing_is_left_but_its_usage(tmp_path: Path, kill_at: str) -> None:
+    command = CommandLine(tmp_path)
+    ids = []
+    for name in ("one", "two"):
+        command.write(f"{name}.jsonl", [{"prompt": f"{name} {row}"} for row in range(250)])
+        run = ("run", f"{name}.jsonl", "-o", f"{name}.out", "-m", "m", "--simulate", "--json", "--progress", "none")
+        watched = ("-m", "support.watched_command", str(tmp_path / "account"), "-")
+        ids.append(command.start(*run, program=watched).end().report["batch_id"])
+    used = command("usage", "--json").out
+    assert rows_of(command.state, ids[0])["segment"] == 3
+    watched = ("-m", "support.watched_command", str(tmp_path / "account"), kill_at)
+    ended = command.start("delete", ids[0], "--yes", program=watched).end()
+    assert ended.code == (0 if kill_at == "-" else -signal.SIGKILL)
+    if kill_at in ("before drop step", "after drop step"):
+        assert rows_of(command.state, ids[0])["segment"] == 3, "hidden, and nothing removed yet"
+    assert command("status", ids[0]).code == 2
+    assert [json.loads(line)["batch_id"] for line in command("list", "--json").out.splitlines()] == [ids[1]]
+    assert rows_of(command.state, ids[0]) == {}
+    assert command("usage", "--json").out == used
+    assert len(command("export", ids[1]).out.splitlines()) == 250
+    assert len((tmp_path / "one.out").read_bytes().splitlines()) == 250, "files that were written stay"

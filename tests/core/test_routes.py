@@ -1,0 +1,74 @@
+"""Which way the rows of a model go, and what makes it another one."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from batchwright.core.batch_spec import Destination
+from batchwright.core.routes import LOCAL, find_way, lead_alike
+
+ACME = Destination(vendor="acme", base_url="https://acme.example/v1", key_env="ACME_KEY")
+CORP = Destination(vendor="corp", base_url="https://corp.example/v1", models=("corp-*",))
+GONE = msgspec.structs.replace(CORP, unusable="its key is withheld")
+
+
+def test_what_changes_no_way() -> None:
+    for now in (
+        (CORP, ACME),
+        (msgspec.structs.replace(ACME, key_env="OTHER_KEY"),),
+        (msgspec.structs.replace(ACME, models=("m*",)), CORP),
+        (GONE, ACME),
+    ):
+        assert find_way("m", now) == find_way("m", (ACME,)), now
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"base_url": "https://acme.example/v2"},
+        {"vendor": "acme2"},
+        {"profile": "groq"},
+        {"protocol": "simulated"},
+        {"models": ("corp-*",)},
+        {"unusable": "no"},
+    ],
+    ids=str,
+)
+def test_what_changes_a_way(change: dict[str, object]) -> None:
+    now = (msgspec.structs.replace(ACME, **change),)
+    assert find_way("m", now) != find_way("m", (ACME,))
+    assert not lead_alike(now, (ACME,))
+
+
+def test_rows_of_an_unusable_vendor_go_nowhere_and_not_to_the_next() -> None:
+    assert find_way("corp-1", (GONE, ACME)) is None
+    assert find_way("corp/x", (GONE, ACME)) is None
+    assert find_way("corp-1", (ACME,)) is not None
+
+
+def test_a_model_of_a_vendor_is_told_from_the_same_name_elsewhere() -> None:
+    assert find_way("acme/m", (ACME, CORP)) == find_way("m", (ACME, CORP))
+    assert find_way("corp/m", (ACME, CORP)) != find_way("m", (ACME, CORP))
+
+
+def test_the_local_model_is_the_same_whether_it_stands_among_them_or_not() -> None:
+    assert find_way("local/x", (ACME,)) == find_way("local/x", (LOCAL, ACME)) == find_way("local/x", ())
+    own = msgspec.structs.replace(LOCAL, model_file="/m.gguf")
+    assert find_way("local/x", (own, ACME)) != find_way("local/x", (ACME,))
+
+
+def test_lists_that_lead_alike() -> None:
+    assert lead_alike((ACME, CORP), (msgspec.structs.replace(ACME, key_env="X"), CORP))
+    assert lead_alike((GONE,), (msgspec.structs.replace(GONE, unusable="in other words"),))
+    assert not lead_alike((ACME, CORP), (CORP, ACME))
+    assert not lead_alike((CORP,), (GONE,))
+
+
+def test_ways_as_people_read_them() -> None:
+    unnamed = Destination(vendor="127.0.0.1:80", base_url="http://127.0.0.1:80/v1")
+    own = msgspec.structs.replace(LOCAL, model_file="/m.gguf")
+    simulated = Destination(vendor="simulated", base_url="", protocol="simulated")
+    found = [find_way(name, (unnamed, own)) for name in ("m", "local/x")] + [find_way("m", (simulated,))]
+    assert list(map(str, found)) == ["http://127.0.0.1:80/v1", "the local model /m.gguf", "the simulator"]
+    assert str(find_way("m", (ACME,))) == "acme https://acme.example/v1"
