@@ -547,3 +547,19 @@ def test_a_lane_that_was_never_reached_says_so_from_the_first_failure_on() -> No
     assert drive.lane.waiting(drive.now_s) == sentence
     drive.turn([OK])
     assert drive.lane.waiting(drive.now_s) == ""
+
+
+def test_why_and_since_when_nothing_comes_back_is_said_in_one_sentence() -> None:
+    drive = Driver()
+    drive.admit()
+    drive.lane.ended(drive.now_s, LaneEnd(kind=UNREACHABLE, success=False, reason="connection refused"), 0.5)
+    drive.pass_s(3.0)
+    assert drive.lane.waiting(drive.now_s).startswith("connection refused for 3.0 s, tried for 2 min at most")
+    drive.turn([OK])
+    drive.admit()
+    drive.lane.ended(drive.now_s, LaneEnd(kind=OVERLOADED, success=False, reason="HTTP 503 busy"), 0.5)
+    assert drive.lane.waiting(drive.now_s) == ""
+    drive.pass_s(4.0)
+    assert drive.lane.waiting(drive.now_s) == "HTTP 503 busy for 4.0 s, trying again"
+    drive.turn([OK])
+    assert drive.lane.waiting(drive.now_s) == ""

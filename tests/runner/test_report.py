@@ -124,13 +124,13 @@ def test_known_price_of_zero_is_zero() -> None:
 
 
 def test_doubt_orphans_and_soft_cap_are_told() -> None:
-    tally = Tally(doubts=3, orphans=2, orphan_picousd=picousd_from_usd("0.25"), attempts=9, retries=4)
+    tally = Tally(doubts=3, orphans=2, orphan_picousd=picousd_from_usd("0.25"), attempts=9, unreached=2, retries=4)
     spec = spec_of(max_cost_picousd=picousd_from_usd(5), soft_cap=True)
     text = report_text(report_of([view_of(0, ok())], tally, spec=spec))
     assert "possible double payments: at most 3" in text
     assert "$0.25 for 2 answers that came after" in text
     assert "the cap of $5.00 was soft" in text
-    assert "attempts: 9, 4 retries among them" in text
+    assert "sent: 7 requests (and 2 attempts that reached no vendor), 4 retries among them" in text
 
 
 def test_orphan_money_is_told_also_where_its_answers_were_not_counted() -> None:

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import math
 
-from batchwright.core.failures import FailureKind
-
 RETURN_S = 1.0
 """After a floor the first rows (as many as the limit) set out over this long, so that they do not trip it again."""
 
@@ -45,7 +43,7 @@ class LaneTrouble:
     __slots__ = (
         "_failing_since_s",
         "_next_probe_s",
-        "_outage_kind",
+        "_outage_reason",
         "_outage_run",
         "_outage_since_s",
         "_patience_s",
@@ -84,7 +82,7 @@ class LaneTrouble:
         """Some attempt proved that the address exists."""
         self._outage_run = 0
         self._outage_since_s = NEVER
-        self._outage_kind = ""
+        self._outage_reason = ""
         self._probe_wait_s = PROBE_FIRST_S
         self._next_probe_s = NEVER
         self._probe_out = False
@@ -159,19 +157,22 @@ class LaneTrouble:
         over = self.in_outage
         self._reached = True
         self._outage_run = 0
+        self._outage_reason = "rate limit"
         if over:
             self._end()
         self._failing(now_s, in_flight)
         return over
 
-    def out(self, now_s: float, kind: FailureKind, in_flight: int, sent_s: float) -> None:
-        """A sign of an outage."""
-        if kind is not FailureKind.UNREACHABLE:
-            self._reached = True
+    def reached(self) -> None:
+        """Whatever became of an attempt, the address exists."""
+        self._reached = True
+
+    def out(self, now_s: float, reason: str, in_flight: int, sent_s: float) -> None:
+        """A sign of an outage. `reason`: for a person."""
         if not self._outage_run:
             self._outage_since_s = now_s
         self._outage_run += 1
-        self._outage_kind = kind.value
+        self._outage_reason = reason
         self._failing(now_s, in_flight)
         if self.in_outage:
             self._probe_failed(now_s, sent_s)
@@ -232,9 +233,10 @@ class LaneTrouble:
         self._touched_s = now_s
         lasted_s = now_s - since_s
         if not self._reached and lasted_s >= self._unreachable_patience_s:
-            self.pause(f"the vendor could not be reached once in {_span(lasted_s)}: check the base URL and the network")
+            tried = f"could not be reached once in {_span(lasted_s)} ({self._outage_reason})"
+            self.pause(f"the vendor {tried}: check the base URL and the network")
         elif lasted_s >= self._patience_s:
-            what = f"outage: {self._outage_kind}" if self.in_outage else "rate limit"
+            what = f"outage: {self._outage_reason}" if self.in_outage else "rate limit"
             self.pause(f"no row was answered for {_span(lasted_s)} ({what})")
 
     def _failing(self, now_s: float, in_flight: int) -> None:
@@ -252,13 +254,16 @@ class LaneTrouble:
             probe = f"next probe in {_span(max(0.0, self._next_probe_s - now_s))}"
             if self._probe_out and in_flight:
                 probe = "a probe is out"
-            return f"outage: {self._outage_kind} for {_span(now_s - self._outage_since_s)}, {probe}"
+            return f"outage: {self._outage_reason} for {_span(now_s - self._outage_since_s)}, {probe}"
         if self.floor_s > now_s:
             return f"rate limit: the vendor asks to wait, next row in {_span(self.floor_s - now_s)}"
         if self._failing_since_s is not None and not self._reached:
             # Said from the first failure on: whoever mistyped an address must not wait for two minutes to hear of it.
-            trying = f"{self._outage_kind} for {_span(now_s - self._failing_since_s)}"
+            trying = f"{self._outage_reason} for {_span(now_s - self._failing_since_s)}"
             return f"{trying}, tried for {_span(self._unreachable_patience_s)} at most: is the address right?"
+        if self._failing_since_s is not None and now_s - self._failing_since_s >= OUTAGE_AFTER_S:
+            # A few rows are no outage, but nothing has come back since.
+            return f"{self._outage_reason} for {_span(now_s - self._failing_since_s)}, trying again"
         return ""
 
 

@@ -63,6 +63,8 @@ class LaneEnd(msgspec.Struct, gc=False, kw_only=True):
     """What `admit` was given."""
     tokens_used: int = -1
     """-1: not known."""
+    reason: str = ""
+    """Of a failure, for a person: "connection refused", "HTTP 503 overloaded"; empty: its kind says it all."""
     sent_s: float = 0.0
     """When the row was admitted; 0: not known, it then counts as sent just now. Tells answers to the present limit
     from late ones to an earlier one, and a probe's answer from those of rows sent before it."""
@@ -218,7 +220,9 @@ class Lane:
             case LaneSignal.CONGESTED:
                 over = trouble.refused(now_s, self.in_flight)
             case LaneSignal.OUTAGE | LaneSignal.CONGESTED_OUTAGE:
-                trouble.out(now_s, kind, self.in_flight, sent_s)
+                if kind is not FailureKind.UNREACHABLE:
+                    trouble.reached()
+                trouble.out(now_s, end.reason or kind.value, self.in_flight, sent_s)
             case _:
                 assert_never(signal)
         if over:

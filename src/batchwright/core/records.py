@@ -71,6 +71,8 @@ class Tally(msgspec.Struct, kw_only=True, gc=False):
     attempts: int = 0
     retries: int = 0
     """Attempts beyond each row's first of the round."""
+    unreached: int = 0
+    """Attempts of which nothing left this machine: refused, no such host, failed handshake."""
     cost_picousd: int = 0
     unpriced: int = 0
     no_usage: int = 0

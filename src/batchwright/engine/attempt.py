@@ -96,6 +96,8 @@ class Attempts:
         record.no_usage += no_usage
         tally = segment.tally
         tally.attempts += 1
+        if kind is FailureKind.UNREACHABLE:
+            tally.unreached += 1
         if base.used or base.rate_limits or row in segment.notes:
             tally.retries += 1
         tally.cost_picousd += cost_picousd
@@ -163,6 +165,7 @@ class Attempts:
                 limits=limits,
                 tokens_reserved=attempt.tokens,
                 tokens_used=used,
+                reason=_reason(answer) if answer.kind is not None else "",
                 sent_s=attempt.started_s,
             ),
             self._chance.random(),
@@ -301,6 +304,11 @@ class Attempts:
         elif verdict is GateVerdict.SHUT:
             said = f": {record.message[:GATE_MESSAGE_CHARS]}" if record.message else ""
             context.gate_shut = f"{context.gate.sentence}{said}"
+
+
+def _reason(answer: Answer) -> str:
+    """Why an attempt failed, for a screen: what a vendor's status and code say, or our own sentence where none came."""
+    return f"HTTP {answer.http_status} {answer.code}".rstrip() if answer.http_status else answer.message
 
 
 def _was_answered(answer: Answer) -> bool:

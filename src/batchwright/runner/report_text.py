@@ -125,8 +125,9 @@ def _fact_lines(report: Report) -> list[str]:
         lines.append(f"tokens: {count_text(tally.prompt_tokens)} in{cached}, {count_text(tally.completion_tokens)} out")
     lines += _money_lines(report)
     if tally.attempts:
-        # Not "requests sent": an attempt whose connection was refused is one too.
-        text = f"attempts: {count_text(tally.attempts)}"
+        text = f"sent: {plural(tally.attempts - tally.unreached, 'request')}"
+        if tally.unreached:
+            text += f" (and {plural(tally.unreached, 'attempt')} that reached no vendor)"
         if tally.retries:
             text += f", {plural(tally.retries, 'retry', 'retries')} among them"
         if report.timing.rows_ended and report.timing.wall_s > 0:

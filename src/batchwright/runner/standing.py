@@ -62,6 +62,7 @@ def standing_json(status: BatchStatus) -> dict[str, Any]:
             "cached": tally.cached_tokens,
         },
         "attempts": tally.attempts,
+        "unreached": tally.unreached,
         "retries": tally.retries,
         "possible_double_payments": tally.doubts,
     }

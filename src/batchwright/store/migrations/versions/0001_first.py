@@ -185,6 +185,7 @@ def upgrade() -> None:
         sa.Column("worker_id", sa.BigInteger(), nullable=False),
         sa.Column("attempts", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("retries", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("unreached", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("cost_picousd", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("unpriced", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("no_usage", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
