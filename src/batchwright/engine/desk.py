@@ -71,6 +71,7 @@ class LaneDesk:
         "probe_at_s",
         "probe_mark",
         "probing",
+        "reserve_target",
         "sent_since_checkpoint",
         "sequence",
         "sharers",
@@ -110,6 +111,8 @@ class LaneDesk:
         self.sharers = 1
         """Live workers that the limits are divided by."""
         self.sent_since_checkpoint = 0
+        self.reserve_target = RESERVE_MIN
+        """How many rows were to be ready ahead at the last checkpoint."""
         self.successes = 0
         self.usage_key: UsageKey | None = None
         """What its answers are summed under, of the day `usage_day`."""
@@ -162,14 +165,18 @@ class LaneDesk:
                 released = True
         return released
 
-    def reserve_target(self) -> int:
-        """How many rows should be ready ahead: about twice what was sent since the last checkpoint."""
-        free = max(0, self.lane.limit - self.lane.in_flight)
-        return max(RESERVE_MIN, 2 * self.sent_since_checkpoint, free)
+    @property
+    def hungry(self) -> bool:
+        """Whether segments should be claimed for it. A claimed row is sent two checkpoints later at the earliest: one
+        claims it, the next reserves it."""
+        return self.unsent() < max(self.lane.limit, 2 * self.reserve_target)
 
     def reserve(self) -> None:
-        """Reserves rows, line by line, until the target is ready or becoming so."""
-        target = self.reserve_target()
+        """Reserves rows, line by line, until as many are ready or becoming so as the lane has room for now and about
+        twice what was sent since the last checkpoint. (Without the first a desk that ran out of rows would reserve few
+        for having sent few.)"""
+        free = max(0, self.lane.limit - self.lane.in_flight)
+        target = self.reserve_target = max(RESERVE_MIN, 2 * self.sent_since_checkpoint + free)
         self.sent_since_checkpoint = 0
         share = max(1, target // max(1, len(self.lines)))
         for line in self.lines:

@@ -108,7 +108,7 @@ class OpenSegment:
 
     def reserve(self, queue: LaneQueue, limit: int) -> int:
         """Reserves up to `limit` of the queue's rows in the map; they become ready when the checkpoint lands."""
-        room = min(limit, (self.window or RESERVE_MAX_PER_SEGMENT) - self.reserved)
+        room = min(limit, self.window - self.reserved if self.window else RESERVE_MAX_PER_SEGMENT)
         taken = 0
         pending = queue.pending
         while pending and taken < room:

@@ -25,6 +25,7 @@ USUAL_OVER = 16
 SOFT_OUTPUT_TOKENS = 1024
 """Taken for the output of a row that names no bound, under a soft cap; it is a guess and bounds nothing."""
 
+CallSoon = Callable[[Callable[[], None]], object]
 CallLater = Callable[[float, Callable[[LaneDesk], None], LaneDesk], TimerHandle]
 
 
@@ -35,6 +36,7 @@ class Sender:
         settings: WorkerSettings,
         attempts: Attempts,
         clock: Clock,
+        call_soon: CallSoon,
         call_later: CallLater,
         wake: Callable[[], None],
         report: Callable[[str], None],
@@ -42,6 +44,7 @@ class Sender:
         self._settings = settings
         self._attempts = attempts
         self._clock = clock
+        self._call_soon = call_soon
         self._call_later = call_later
         self._wake = wake
         self._report = report
@@ -60,6 +63,8 @@ class Sender:
         """Answers in the checkpoint that is under way."""
         self.usual_answer_bytes = 0.0
         """A running mean: what is out now will be answered by about so much each, and none of it can be put off."""
+        self._to_pump: dict[LaneDesk, None] = {}
+        """Desks at which rows have ended since the last `_go_on`, which has been asked for."""
         self.held: list[tuple[Attempt, Answer]] = []
         """Answers that would make the next checkpoint too large: booked after it is taken."""
         self.held_bytes = 0
@@ -125,12 +130,20 @@ class Sender:
             self.held_bytes += size
             self._wake()
             return
-        now_s = self._clock.now_s()
-        self._book(attempt, answer, now_s)
-        if answer.kind is not None:
-            self.schedule_waiting(attempt.desk, now_s)
+        self._book(attempt, answer, self._clock.now_s())
+        if not self._to_pump:
+            self._call_soon(self._go_on)
+        self._to_pump[attempt.desk] = None
+
+    def _go_on(self) -> None:
+        """Once for all answers that one turn of the loop brought: sends in their stead, in one go. A vendor's process
+        is woken by the first of them and then finds the others; woken for each it costs both sides twice as much."""
+        desks, self._to_pump = self._to_pump, {}
         self._wake()
-        self.pump(attempt.desk, now_s)
+        now_s = self._clock.now_s()
+        for desk in desks:
+            self.schedule_waiting(desk, now_s)
+            self.pump(desk, now_s)
 
     def _book(self, attempt: Attempt, answer: Answer, now_s: float) -> None:
         segment = attempt.queue.segment

@@ -88,6 +88,7 @@ class Worker:
             settings=settings,
             attempts=Attempts(clock=parts.clock, chance=parts.chance, day_of=parts.day_of),
             clock=parts.clock,
+            call_soon=self._loop.call_soon,
             call_later=self._loop.call_later,
             wake=self._dirty.set,
             report=parts.report,
@@ -299,11 +300,7 @@ class Worker:
             return None
         if self.floor.input_bytes >= self.settings.input_bytes_max:
             return None
-        hungry = {
-            text
-            for text, desk in self.floor.desks.items()
-            if not desk.blocked and desk.unsent() < max(desk.lane.limit, desk.reserve_target())
-        }
+        hungry = {text for text, desk in self.floor.desks.items() if not desk.blocked and desk.hungry}
         if self.floor.desks and not hungry and self.floor.segments:
             return None
         exclude = frozenset(

@@ -14,6 +14,10 @@ from batchwright.store.folding import fold
 from batchwright.store.schema import blob, part
 from batchwright.wire import frames
 
+MERGE_ABOVE = 8
+"""Frames that a settled segment may keep as they are. They come from a fast vendor: a few large frames, which read as
+quickly as one; to write all answers a second time would cost a tenth of a row. A slow vendor leaves hundreds of small
+ones, which pack badly, and time enough to merge them."""
 MERGE_BYTES = 32 * 1024 * 1024
 """Records that are folded in memory at once: what packs well can be much larger than its blobs."""
 
@@ -67,12 +71,12 @@ def read(connection: Connection, key: SegmentKey) -> list[Frame]:
 def merge(connection: Connection, key: SegmentKey, ended: tuple[bytes, bytes]) -> Merged | None:
     """One frame out of a settling segment's: `ended` is (its row map, the last frame, not written yet or empty).
 
-    None if there is nothing to merge, a single frame holding everything, or if it would pass the 8 MiB of a
-    transaction: then the segment settles as the list of its parts.
+    None if its frames are few, or would pass the 8 MiB of a transaction: then the segment settles as the list of its
+    parts.
     """
     counted, last = ended
     lengths = list(connection.execute(_LENGTHS, {"batch_id": key.batch_id, "number": key.number}).scalars())
-    if len(lengths) + bool(last) < 2 or sum(lengths) + len(last) > blobs.MAX_BYTES:
+    if len(lengths) + bool(last) <= MERGE_ABOVE or sum(lengths) + len(last) > blobs.MAX_BYTES:
         return None
     before = read(connection, key)
     packed = [*(frame.packed for frame in before), *([last] if last else [])]
