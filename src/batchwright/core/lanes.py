@@ -151,6 +151,19 @@ class Lane:
         self._give_back(1, tokens)
         self._trouble.withdrawn()
 
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether it matters here how many tokens a row used."""
+        return self._tokens is not None
+
+    def succeeded(self, now_s: float, sent_s: float) -> None:
+        """As `ended`, for an answer that says nothing but that it is one: nearly all of them."""
+        in_flight = self.in_flight
+        self.in_flight = in_flight - 1
+        if self._trouble.active:
+            self._release(now_s)
+        self._succeeded(now_s, in_flight, sent_s)
+
     def ended(self, now_s: float, end: LaneEnd, chance: float) -> None:
         """An admitted row's attempt ended."""
         in_flight = self.in_flight
@@ -159,16 +172,19 @@ class Lane:
         if self._trouble.active:
             self._release(now_s)
         if end.success:
-            self.last_success_s = now_s
-            if self._trouble.active and self._trouble.answered(sent_s, success=True):
-                self._adaptive.restart(now_s)
-            self._adaptive.answered(now_s, in_flight, sent_s, success=True)
+            self._succeeded(now_s, in_flight, sent_s)
         else:
             self._failed(now_s, end, sent_s, chance)
         if self._tokens is not None and end.tokens_used >= 0:
             self._tokens.give_back(end.tokens_reserved - end.tokens_used)
         if end.limits is not None:
             self._learn(now_s, end, sent_s)
+
+    def _succeeded(self, now_s: float, in_flight: int, sent_s: float) -> None:
+        self.last_success_s = now_s
+        if self._trouble.active and self._trouble.answered(sent_s, success=True):
+            self._adaptive.restart(now_s)
+        self._adaptive.answered(now_s, in_flight, sent_s, success=True)
 
     # ----------------------------------------------------------------------------------------------- from the outside
 

@@ -18,7 +18,7 @@ from batchwright.core.pricing import cost_of
 from batchwright.core.records import UNKNOWN, InputRow, Record, UsageKey, UsageSum
 from batchwright.core.retry import Decision, decide
 from batchwright.engine.desk import LaneDesk
-from batchwright.engine.open_segment import LaneQueue, OpenSegment
+from batchwright.engine.open_segment import UNTRIED, LaneQueue, OpenSegment
 from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.vendor import Answer, VendorCall
 
@@ -62,35 +62,39 @@ class Attempts:
         self._chance = chance
         self._day_of = day_of
 
-    def book(self, attempt: Attempt, answer: Answer, now_s: float) -> None:
-        """The row's lane learns how it ended; the row ends, or waits for its next attempt; costs are counted."""
-        attempt.desk.answered += 1
-        self._tell_lane(attempt, answer, now_s)
-        self._move_on(attempt, answer, now_s)
+    def book(self, attempt: Attempt, answer: Answer, now_s: float, now_ms: int) -> None:
+        """The row's lane learns how it ended; the row ends, or waits for its next attempt; costs are counted. `now_s`
+        is the loop's clock, `now_ms` the calendar's."""
+        desk = attempt.desk
+        desk.answered += 1
+        if answer.kind is None and answer.limits is None and not desk.lane.counts_tokens:
+            desk.lane.succeeded(now_s, attempt.started_s)
+        else:
+            self._tell_lane(attempt, answer, now_s)
+        self._move_on(attempt, answer, (now_s, now_ms))
 
-    def drop(self, attempt: Attempt, now_s: float) -> None:
+    def drop(self, attempt: Attempt, now_s: float, now_ms: int) -> None:
         """We end the attempt ourselves: its row is in doubt, and says nothing of its lane or its batch."""
         gate, attempt.queue.segment.context.gate = attempt.queue.segment.context.gate, None
-        self._move_on(attempt, DROPPED, now_s)
+        self._move_on(attempt, DROPPED, (now_s, now_ms))
         attempt.queue.segment.context.gate = gate
 
-    def _move_on(self, attempt: Attempt, answer: Answer, now_s: float) -> None:
+    def _move_on(self, attempt: Attempt, answer: Answer, now: tuple[float, int]) -> None:
         desk = attempt.desk
         segment = attempt.queue.segment
         kind = answer.kind
         context = segment.context
         cost_picousd, unpriced, no_usage = self._cost(desk, answer)
         if segment.lost:
-            usage_key = self._usage_key(desk, self._clock.now_ms())
+            usage_key = self._usage_key(desk, now[1])
             _count_usage(segment, usage_key, answer, (cost_picousd, unpriced, no_usage))
             segment.tally.cost_picousd += cost_picousd
             if context.capped:
                 context.allowance_picousd += max(0, attempt.worst_picousd - cost_picousd)
             return
         row = attempt.row
-        base = segment.base_record(row)
-        now_ms = self._clock.now_ms()
-        record = self._record(attempt, answer, base, (now_s, now_ms))
+        base = segment.base_record(row) if segment.notes or segment.previous_records else UNTRIED
+        record = self._record(attempt, answer, base, now)
         record.cost_picousd += cost_picousd
         record.unpriced += unpriced
         record.no_usage += no_usage
@@ -103,14 +107,14 @@ class Attempts:
         tally.cost_picousd += cost_picousd
         tally.unpriced += unpriced
         tally.no_usage += no_usage
-        _count_usage(segment, self._usage_key(desk, now_ms), answer, (cost_picousd, unpriced, no_usage))
+        _count_usage(segment, self._usage_key(desk, now[1]), answer, (cost_picousd, unpriced, no_usage))
         # Answered at a cost nobody can tell: under a cap it may have been the most. (A doubt below is the same charge.)
         doubtful_picousd = attempt.worst_picousd if unpriced or no_usage else 0
         if kind is None:
             desk.successes += 1
             record.byte = row_map.FLAG_BYTES[answer.flag]
             self._finish(segment, record)
-        elif self._after_failure(attempt, answer, (base, record), now_s):
+        elif self._after_failure(attempt, answer, (base, record), now[0]):
             tally.doubts += 1
             doubtful_picousd = attempt.worst_picousd
         tally.possible_picousd += doubtful_picousd
@@ -286,8 +290,10 @@ class Attempts:
         segment.reserved -= 1
         segment.open -= 1
         segment.rows[row] = None
-        segment.notes.pop(row, None)
-        segment.rate_marks.pop(row, None)
+        if segment.notes:
+            segment.notes.pop(row, None)
+        if segment.rate_marks:
+            segment.rate_marks.pop(row, None)
         segment.new_records.append(record)
         segment.outcomes += 1
         counts = segment.tally.counts

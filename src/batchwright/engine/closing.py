@@ -195,7 +195,6 @@ class Closing:
             self._floor.unready(segment)
             self._sender.changed[segment] = None
         if segment.flights and late:
-            self._sender.book_held(self._clock.now_s(), every=True)
             self._sender.abort(segment)
         if segment.flights or segment.open == 0:
             return False

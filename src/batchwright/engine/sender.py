@@ -64,9 +64,13 @@ class Sender:
         self.usual_answer_bytes = 0.0
         """A running mean: what is out now will be answered by about so much each, and none of it can be put off."""
         self._to_pump: dict[LaneDesk, None] = {}
-        """Desks at which rows have ended since the last `_go_on`, which has been asked for."""
+        """Desks at which rows have ended since the last `_go_on`."""
+        self._going_on = False
+        """`_go_on` has been asked for."""
         self.held: list[tuple[Attempt, Answer]] = []
-        """Answers that would make the next checkpoint too large: booked after it is taken."""
+        """Answers that have come and are not booked."""
+        self.too_many = False
+        """Some of them would make the next checkpoint too large, and wait until it is taken."""
         self.held_bytes = 0
 
     def pump(self, desk: LaneDesk, now_s: float) -> None:
@@ -123,65 +127,64 @@ class Sender:
         return False
 
     def ended(self, attempt: Attempt, answer: Answer) -> None:
-        """An attempt's callback."""
-        size = len(answer.body)
-        if self.held or (self.answer_bytes and self.answer_bytes + size > CHECKPOINT_RECORD_BYTES):
-            self.held.append((attempt, answer))
-            self.held_bytes += size
-            self._wake()
-            return
-        self._book(attempt, answer, self._clock.now_s())
-        if not self._to_pump:
+        """An attempt's callback: what it means is found out once for all that ended in one turn of the loop."""
+        self.held.append((attempt, answer))
+        self.held_bytes += len(answer.body)
+        if not self._going_on:
+            self._going_on = True
             self._call_soon(self._go_on)
-        self._to_pump[attempt.desk] = None
 
     def _go_on(self) -> None:
-        """Once for all answers that one turn of the loop brought: sends in their stead, in one go. A vendor's process
-        is woken by the first of them and then finds the others; woken for each it costs both sides twice as much."""
-        desks, self._to_pump = self._to_pump, {}
-        self._wake()
+        """Books what one turn of the loop brought, then sends in its stead, in one go. A vendor's process is woken by
+        the first of these requests and then finds the others; woken for each it costs both sides twice as much."""
+        self._going_on = False
         now_s = self._clock.now_s()
+        self.book_held(now_s)
+        self._wake()
+        desks, self._to_pump = self._to_pump, {}
         for desk in desks:
             self.schedule_waiting(desk, now_s)
             self.pump(desk, now_s)
 
-    def _book(self, attempt: Attempt, answer: Answer, now_s: float) -> None:
+    def book_held(self, now_s: float, *, every: bool = False) -> None:
+        """Books the answers that have come, as many as the next checkpoint takes; `every` one before an end."""
+        held = self.held
+        now_ms = self._clock.now_ms()
+        taken = 0
+        for attempt, answer in held:
+            size = len(answer.body)
+            if self.answer_bytes and self.answer_bytes + size > CHECKPOINT_RECORD_BYTES and not every:
+                break
+            taken += 1
+            self.answer_bytes += size
+            self.usual_answer_bytes += (size - self.usual_answer_bytes) / USUAL_OVER
+            self._book(attempt, answer, now_s, now_ms)
+        if taken:
+            self.held = held[taken:]
+            self.held_bytes -= sum(len(answer.body) for _, answer in held[:taken])
+        self.too_many = bool(self.held)
+
+    def _book(self, attempt: Attempt, answer: Answer, now_s: float, now_ms: int) -> None:
         segment = attempt.queue.segment
         del segment.flights[attempt.row]
-        context = segment.context
-        context.in_flight -= 1
+        segment.context.in_flight -= 1
         self.in_flight -= 1
         self.flight_bytes -= attempt.size
         self.answered += 1
-        size = len(answer.body)
-        self.answer_bytes += size
-        self.usual_answer_bytes += (size - self.usual_answer_bytes) / USUAL_OVER
         try:
-            self._attempts.book(attempt, answer, now_s)
+            self._attempts.book(attempt, answer, now_s, now_ms)
         except Exception as error:
             # One row's odd answer must not take the others down; the row ends, and the fault is told.
             self._report(f"row {segment.first_index + attempt.row} of {segment.key.batch_id}: {error!r}")
             if segment.row_map[attempt.row] == 1:
                 self._attempts.fail_unsent(segment, attempt.row, FailureKind.INTERNAL, repr(error)[:500])
         self.changed[segment] = None
-
-    def book_held(self, now_s: float, *, every: bool = False) -> None:
-        """After a snapshot: books held answers, as many as the next checkpoint takes; `every` one before an end."""
-        taken = 0
-        for attempt, answer in self.held:
-            size = len(answer.body)
-            if not every and self.answer_bytes and self.answer_bytes + size > CHECKPOINT_RECORD_BYTES:
-                break
-            taken += 1
-            self.held_bytes -= size
-            self._book(attempt, answer, now_s)
-            self.schedule_waiting(attempt.desk, now_s)
-        if taken:
-            del self.held[:taken]
+        self._to_pump[attempt.desk] = None
 
     def abort(self, segment: OpenSegment) -> None:
         """Drops the segment's flights; each may have been paid for, as after a lost connection."""
         now_s = self._clock.now_s()
+        self.book_held(now_s, every=True)
         for row, attempt in list(segment.flights.items()):
             assert attempt.call is not None
             attempt.call.abort()
@@ -190,7 +193,7 @@ class Sender:
             segment.context.in_flight -= 1
             self.in_flight -= 1
             self.flight_bytes -= attempt.size
-            self._attempts.drop(attempt, now_s)
+            self._attempts.drop(attempt, now_s, self._clock.now_ms())
             self.changed[segment] = None
 
     def _later(self, desk: LaneDesk, now_s: float, wait_s: float) -> None:

@@ -200,7 +200,7 @@ class Worker:
             await self._wait(self._dirty, self._patience_s())
         self._dirty.clear()
         delay_s = self._next_s - self._clock.now_s()
-        if delay_s > 0 and self.sender.in_flight and not self.sender.held:
+        if delay_s > 0 and self.sender.in_flight and not self.sender.too_many:
             await self._wait(self._urgent, delay_s)
         self._urgent.clear()
 
@@ -340,7 +340,7 @@ class Worker:
                 continue
             self.number = proposal.number
             ended_s = self._clock.now_s()
-            self._next_s = started_s + max(self.settings.checkpoint_s, 2 * (ended_s - started_s))
+            self._next_s = started_s + max(self.settings.checkpoint_s, 3 * (ended_s - started_s))
             return landed
         return None
 
