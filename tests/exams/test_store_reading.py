@@ -11,6 +11,7 @@ import pytest
 from batchwright.core.errors import NoSuchBatch, StoreError
 from batchwright.core.row_map import PENDING
 from batchwright.ports.store import SegmentChange, Store
+from batchwright.store import parts
 from batchwright.store.open import open_store
 from batchwright.wire import frames
 from support.store_drive import (
@@ -152,7 +153,8 @@ def test_usage_is_summed_over_workers(store: Store) -> None:
     assert store.read_usage(account="other") == []
 
 
-def test_superseded_parts_are_deleted_an_hour_later(store: Store) -> None:
+def test_superseded_parts_are_deleted_an_hour_later(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "MERGE_ABOVE", 1)
     submit(store, "batch_a", [new_segment(0), new_segment(1)])
     worker = Worker(store)
     first, second = worker.claim(limit=2)
@@ -169,7 +171,8 @@ def test_superseded_parts_are_deleted_an_hour_later(store: Store) -> None:
     assert bodies(store, "batch_a") == before
 
 
-def test_a_part_is_kept_while_one_of_its_segments_still_needs_it(store: Store) -> None:
+def test_a_part_is_kept_while_one_of_its_segments_still_needs_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "MERGE_ABOVE", 1)
     submit(store, "batch_a", [new_segment(0), new_segment(1)])
     worker = Worker(store)
     first, second = worker.claim(limit=2)
@@ -180,6 +183,23 @@ def test_a_part_is_kept_while_one_of_its_segments_still_needs_it(store: Store) -
     worker.checkpoint(second.answer(1, 2, 3).change())
     assert store.sweep_step(99_000_000) == 1
     assert len(bodies(store, "batch_a")) == 8
+
+
+def test_a_segment_of_many_small_parts_settles_as_one_result_and_of_few_as_it_is(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0, parts.MERGE_ABOVE)])
+    submit(store, "batch_b", [new_segment(0, parts.MERGE_ABOVE + 1)])
+    worker = Worker(store)
+    few, many = worker.claim(limit=2)
+    worker.checkpoint(
+        few.reserve(*range(parts.MERGE_ABOVE)).change(), many.reserve(*range(parts.MERGE_ABOVE + 1)).change()
+    )
+    for row in range(parts.MERGE_ABOVE):
+        worker.checkpoint(few.answer(row).change())
+    assert store.sweep_step(99_000_000) == 0
+    for row in range(parts.MERGE_ABOVE + 1):
+        worker.checkpoint(many.answer(row).change())
+    assert store.sweep_step(99_000_000) == parts.MERGE_ABOVE
+    assert (len(bodies(store, "batch_a")), len(bodies(store, "batch_b"))) == (parts.MERGE_ABOVE, parts.MERGE_ABOVE + 1)
 
 
 def test_a_segment_over_eight_mib_settles_as_a_list_of_parts(store: Store) -> None:

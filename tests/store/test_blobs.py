@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from batchwright.ports.blobs import Blobs
-from batchwright.store import intake
+from batchwright.store import intake, parts
 from batchwright.store.blobs import TableBlobs
 from batchwright.store.connections import Connections
 from batchwright.store.open import open_store
@@ -22,7 +22,8 @@ def keys(store: SqlStore) -> set[str]:
         return set(connection.execute(select(blob.c.key)).scalars())
 
 
-def test_a_settled_batch_keeps_its_inputs_and_results_alone() -> None:
+def test_a_settled_batch_keeps_its_inputs_and_results_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "MERGE_ABOVE", 1)
     store = open_store(":memory:")
     assert isinstance(store, SqlStore)
     submit(store, "batch_a", [new_segment(0, refused=[0]), new_segment(1)])

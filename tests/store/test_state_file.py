@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from batchwright.core.errors import StoreError
-from batchwright.store import dialect
+from batchwright.store import dialect, parts
 from batchwright.store.open import network_file_system, open_store
 from support.store_drive import Worker, accept, new_segment, submit
 
@@ -64,7 +64,8 @@ def test_everything_is_there_after_it_was_closed(tmp_path: Path) -> None:
     again.close()
 
 
-def test_deleted_blobs_give_their_space_back(tmp_path: Path) -> None:
+def test_deleted_blobs_give_their_space_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "MERGE_ABOVE", 1)
     path = tmp_path / "batchwright.db"
     store = open_store(path)
     accept(store, "batch_a", [new_segment(0, padding=4_000_000)])

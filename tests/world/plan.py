@@ -147,7 +147,7 @@ def make_plan(seed: int) -> Plan:
         segment_rows=max(largest // 30, chance.choice((1, 3, 10, 25, 60))) if largest < 800 else 250,
         write_bytes=chance.choice((1, 2_000, 4_000_000)),
         reopen_step=chance.choice((1, 3, 1_000)),
-        bounds=_bounds(chance),
+        bounds=_bounds(chance) | {"merge_above": 1 if seed % 2 else 8},
         lease_s=lease_s,
         checkpoint_s=chance.choice((0.1, 0.4, 1.0)),
         concurrency=chance.choice((1, 4, 16, 64)),

@@ -126,7 +126,11 @@ PLANTED = (
     Planted(tally_in_a_second_transaction, frozenset({Law.TALLIES, Law.COST}), range(5)),
     Planted(reserve_after_the_send, frozenset({Law.RESERVED_BEFORE_SENT}), range(10)),
     Planted(send_a_settled_row_again, frozenset({Law.NOT_TWICE, Law.MOVES}), range(10)),
-    Planted(add_cost_twice_after_a_lost_reply, frozenset({Law.COST, Law.TALLIES, Law.USAGE, Law.ATTEMPTS}), range(30)),
+    Planted(
+        add_cost_twice_after_a_lost_reply,
+        frozenset({Law.COST, Law.TALLIES, Law.USAGE, Law.ATTEMPTS, Law.ORPHANS}),
+        range(30),
+    ),
     Planted(forget_the_cap, frozenset({Law.CAP}), range(10)),
     Planted(replace_an_answer_by_a_failure, frozenset({Law.KEEPS_ANSWERS}), range(100, 130)),
     Planted(send_although_the_lease_may_be_over, frozenset({Law.ONE_HOLDER}), range(100, 130)),

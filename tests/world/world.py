@@ -29,7 +29,7 @@ from batchwright.engine.batches import views_of
 from batchwright.engine.sweeper import SWEEP_EVERY_S, Sweeper, worker_lock_name
 from batchwright.engine.worker import Worker, WorkerParts
 from batchwright.engine.worker_settings import WorkerSettings
-from batchwright.store import blobs, rounds
+from batchwright.store import blobs, parts, rounds
 from batchwright.store import intake as store_intake
 from batchwright.store.open import open_store
 from world import last_audit
@@ -54,6 +54,7 @@ BOUNDS: dict[str, tuple[tuple[ModuleType, str], ...]] = {
     "transaction_bytes": ((blobs, "MAX_BYTES"), (store_intake, "MAX_BYTES")),
     "reserve_min": ((engine_desk, "RESERVE_MIN"),),
     "reserve_max": ((engine_open_segment, "RESERVE_MAX_PER_SEGMENT"),),
+    "merge_above": ((parts, "MERGE_ABOVE"),),
 }
 """Where the bounds of `Plan.bounds` stand; the others are settings of a worker."""
 

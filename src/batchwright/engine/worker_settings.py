@@ -44,7 +44,7 @@ class WorkerSettings:
     """After a stop or a cancel: how long rows in flight may finish (they are paid for)."""
     deadline_grace_s: float = 5.0
     checkpoint_s: float = 0.02
-    """Least time between two checkpoints; twice the last commit's duration where that is longer."""
+    """Least time between two checkpoints; three times the last commit's duration where that is longer."""
     idle_poll_s: float = 1.0
     """How often an idle worker looks for claimable segments when no other process wakes it."""
     wake_poll_s: float = 0.05

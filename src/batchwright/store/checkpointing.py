@@ -311,7 +311,10 @@ def _signals(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims
         named.add(checkpoint.claim.batch_id)
     signals = {}
     for batch_id in sorted(named):
-        row = batches.find(connection, batch_id)
+        # What was read at the begin stands, unless this very transaction has changed it.
+        unchanged = not checkpoint.pauses and batch_id not in work.settled
+        row = work.batches.get(batch_id) if unchanged else None
+        row = row or batches.find(connection, batch_id)
         if row is not None:
             signals[batch_id] = BatchSignals(
                 batch_id=batch_id,

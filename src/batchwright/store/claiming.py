@@ -27,6 +27,8 @@ from batchwright.store.parts import Frame, Merged, Place
 from batchwright.store.schema import CLAIMABLE, PARKED, WAITING, batch, pick, segment
 from batchwright.wire import frames
 
+FIRST_EPOCH = 1
+"""Of a segment's first claim."""
 UNPARK_AT_MOST = 256
 """Parked segments whose moment has come that one claim moves to the waiting ones."""
 
@@ -57,14 +59,11 @@ _FIRST_RANK = (
 _HEADS = select(pick.c.lane_set, _FIRST_RANK.label("rank")).where(
     pick.c.batch_id == bindparam("batch_id"), pick.c.waiting > 0
 )
-_BY_RANK = select(segment.c.number, segment.c.input_bytes).where(
+_BY_RANK = select(segment.c.number, segment.c.input_bytes, segment.c.holder).where(
     segment.c.batch_id == bindparam("batch_id"),
     segment.c.lane_set == bindparam("lane_set"),
     segment.c.rank == bindparam("rank"),
     text(WAITING),
-)
-_WHO_LOST = select(segment.c.holder).where(
-    segment.c.batch_id == bindparam("batch_id"), segment.c.number == bindparam("number")
 )
 _TAKE = (
     update(segment)
@@ -117,10 +116,10 @@ def claim(connection: Connection, request: ClaimRequest, taker: Taker) -> Claims
         head = _head(connection, batch_id, lane_sets)
         if head is None:
             continue
-        number, input_bytes, lane_set = head
-        if claims.taken and request.max_bytes and claims.bytes + input_bytes > request.max_bytes:
+        row, lane_set = head
+        if claims.taken and request.max_bytes and claims.bytes + row.input_bytes > request.max_bytes:
             break
-        _take(connection, claims, (SegmentKey(batch_id, number), taker))
+        _take(connection, claims, (SegmentKey(batch_id, row.number), row.holder, taker))
         backlog.change_waiting(connection, {(batch_id, lane_set): -1})
         connection.execute(_NEXT_TURN, {"of_batch": batch_id})
         candidates.append((batch_id, lane_sets))
@@ -151,23 +150,24 @@ def _candidates(connection: Connection, request: ClaimRequest) -> list[tuple[str
     return list(found.items())
 
 
-def _head(connection: Connection, batch_id: str, lane_sets: set[str]) -> tuple[int, int, str] | None:
-    """(number, input bytes, lane set) of the batch's first waiting segment that can send."""
+def _head(connection: Connection, batch_id: str, lane_sets: set[str]) -> tuple[Row[tuple[int, int, int]], str] | None:
+    """The batch's first waiting segment that can send (its number, input bytes, last holder), and its lane set."""
     heads = connection.execute(_HEADS, {"batch_id": batch_id}).all()
     able = [(rank, lane_set) for lane_set, rank in heads if lane_set in lane_sets and rank is not None]
     if not able:
         return None
     rank, lane_set = min(able)
     row = connection.execute(_BY_RANK, {"batch_id": batch_id, "lane_set": lane_set, "rank": rank}).one()
-    return row.number, row.input_bytes, lane_set
+    return row, lane_set
 
 
-def _take(connection: Connection, claims: Claims, what: tuple[SegmentKey, Taker]) -> None:
-    key, taker = what
+def _take(connection: Connection, claims: Claims, what: tuple[SegmentKey, int, Taker]) -> None:
+    """`what` is (the segment, the worker it was lost with or 0, who takes it)."""
+    key, lost_with, taker = what
     of = {"of_batch": key.batch_id, "of_number": key.number}
-    lost_with = connection.execute(_WHO_LOST, {"batch_id": key.batch_id, "number": key.number}).scalar_one()
     row = connection.execute(_TAKE, of | {"taker": taker.worker_id}).one()
-    found = parts.read(connection, key)
+    untouched = row.epoch == FIRST_EPOCH and row.open == len(row.row_map)
+    found = [] if untouched else parts.read(connection, key)
     in_round = frames.last_records(parts.of_round(found, row.round))
     previous = _previous(row, found)
     packed_input = TableBlobs(connection).get(input_key(key.batch_id, key.number))
