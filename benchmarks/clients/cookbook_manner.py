@@ -6,6 +6,7 @@ python cookbook_manner.py ROWS OUTPUT BASE_URL CONCURRENCY
 
 import asyncio
 import json
+import logging
 import sys
 import time
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ class Request:
     results: list = field(default_factory=list)
 
     async def call(self, session, url, retry_queue, output, status):
+        logging.info("Starting request #%d", self.index)  # the original's level unless it is told another
         error = None
         try:
             async with session.post(url, headers={"Authorization": "Bearer none"}, json=self.body) as response:
@@ -123,6 +125,7 @@ async def main(file, output, base_url, concurrency):
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
     open(sys.argv[2], "w").close()
     with open(sys.argv[1]) as rows:
         asyncio.run(main(rows, sys.argv[2], sys.argv[3], int(sys.argv[4])))

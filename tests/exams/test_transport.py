@@ -253,6 +253,15 @@ async def test_gzip_that_nobody_asked_for_is_unpacked(bench: TransportBench) -> 
     assert fault(await ask(bench, packed(bomb))).cause is FaultCause.TOO_LARGE
 
 
+@pytest.mark.parametrize("value", [b"a\x01b", b"caf\xc3\xa9", b"\xff\xfe", b"\x7f", b"", b"tab\tbed"])
+@examined
+async def test_an_odd_value_in_a_header_that_nobody_reads_costs_no_answer(bench: TransportBench, value: bytes) -> None:
+    odd = b"HTTP/1.1 200 OK\r\nx-served-by: " + value + b"\r\ncontent-length: 2\r\n\r\n{}"
+    async with raw_server(answering(odd, odd)) as server:
+        assert reply(await bench.post(server.url())).body == b"{}"
+        assert reply(await bench.post(server.url())).body == b"{}"
+
+
 @examined
 async def test_what_is_not_http_is_no_answer(bench: TransportBench) -> None:
     for garbage in (

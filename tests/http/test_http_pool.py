@@ -46,6 +46,7 @@ def run(test: Callable[[OwnClient], Awaitable[None]], timeouts: Timeouts | None 
         ("timeout=1", 0.5),
         ("timeout=600", MAX_IDLE_S),
         ("timeout=x", MAX_IDLE_S),
+        ("timeout=" + 5_000 * "9", MAX_IDLE_S),
         ("timeout", MAX_IDLE_S),
     ],
 )

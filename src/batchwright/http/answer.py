@@ -49,6 +49,8 @@ class AnswerReader:
 
     def __init__(self) -> None:
         self._parser = HttpResponseParser(self)
+        # A control character in some header's value must not cost a paid answer: nobody here reads that header.
+        self._parser.set_dangerous_leniencies(lenient_headers=True)
         self._raw: bytes | bytearray = b""
         """What came before the end of the head; kept as it came, because the parser is not asked for headers."""
         self._head_bytes = 0

@@ -31,6 +31,8 @@ MAX_IDLE_S = 50.0
 TRUSTED_IDLE_S = 0.25
 """A connection that rested longer is looked at before it is used again. Below, the loop has just looked by itself, and
 a system call for each request would cost a tenth of the whole transport."""
+KEEP_ALIVE_DIGITS = 9
+"""Of the seconds that a server says it keeps a connection: what is longer is a slip, and far above our own bound."""
 JOIN_BELOW_BYTES = 64 * 1024
 """Below, head and body are copied into one piece: cheaper than a vectored write of two."""
 
@@ -188,6 +190,6 @@ def idle_limit_s(end: HttpEnd) -> float:
     for part in (header(end.head, "keep-alive") or "").split(","):
         name, _, value = part.partition("=")
         if name.strip().lower() == "timeout" and value.strip().isdecimal():
-            said_s = int(value.strip())
+            said_s = int(value.strip()[:KEEP_ALIVE_DIGITS])
             return min(MAX_IDLE_S, max(said_s - 1.0, said_s / 2))
     return MAX_IDLE_S
