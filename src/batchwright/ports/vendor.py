@@ -22,7 +22,7 @@ from batchwright.core.records import UNKNOWN
 __all__ = ["Answer", "Limits", "Vendor", "VendorCall", "Vendors"]
 
 
-class Answer(msgspec.Struct, gc=False, kw_only=True):
+class Answer(msgspec.Struct, gc=False):
     """How one attempt ended."""
 
     kind: FailureKind | None

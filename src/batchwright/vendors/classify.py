@@ -63,7 +63,8 @@ def classify(end: HttpEnd, profile: Profile, *, endpoint: str, now_ms: int, samp
     head = end.head.lower()
     if 200 <= end.status <= 299:
         answer = _read_success(end.status, body, profile=profile, endpoint=endpoint)
-        if sample or _says_zero(head, profile):
+        # On every answer's way, so one short search first: few heads have a header whose value is 0.
+        if sample or (ZERO_VALUE in head and any(needle in head for needle in profile.zero_needles)):
             answer.limits = read_limits(read_headers(head), profile.limits, now_ms)
         if profile.cost_header and answer.cost_picousd == UNKNOWN:
             answer.cost_picousd = read_cost(read_headers(head).get(profile.cost_header, ""))
@@ -92,11 +93,6 @@ def _fault_kind(cause: FaultCause) -> FailureKind:
             assert_never(cause)
 
 
-def _says_zero(head: bytes, profile: Profile) -> bool:
-    """On every answer's way, so one short search first: few heads have a header whose value is 0."""
-    return ZERO_VALUE in head and any(needle in head for needle in profile.zero_needles)
-
-
 # ------------------------------------------------------------------------------------------------------------ 2xx
 
 
@@ -108,16 +104,19 @@ def _read_success(status: int, body: bytes, *, profile: Profile, endpoint: str) 
         return _no_answer(status, body, profile)
     if parsed.error or parsed.object == "error" or parsed.type == "error":
         return _error_in_success(status, body, parsed=parsed, error=_decode(body), profile=profile)
+    spent = read_spent(parsed.usage)
+    cost_picousd = _stated_cost(parsed, profile)
     end: Flag | FailureKind = _PLAIN
     message = ""
     if isinstance(parsed, ChatAnswer):
-        if not chat_answers.is_ordinary(parsed):
-            if error := chat_answers.first_error(parsed):
-                return _error_in_success(status, body, parsed=parsed, error={"error": error}, profile=profile)
-            end, message = chat_answers.ending(parsed, profile)
+        if chat_answers.is_ordinary(parsed):  # nearly all of them: no look at names, no look at flags
+            counts = (spent.prompt_tokens, spent.completion_tokens, spent.cached_tokens)
+            return Answer(None, _PLAIN, status, body, "", "", "", "", *counts, cost_picousd)
+        if error := chat_answers.first_error(parsed):
+            return _error_in_success(status, body, parsed=parsed, error={"error": error}, profile=profile)
+        end, message = chat_answers.ending(parsed, profile)
     elif isinstance(parsed, ResponsesAnswer):
         end, message = responses_answers.ending(parsed)
-    spent = read_spent(parsed.usage)
     return Answer(
         kind=end if isinstance(end, FailureKind) else None,
         flag=end if isinstance(end, Flag) else _PLAIN,
@@ -127,7 +126,7 @@ def _read_success(status: int, body: bytes, *, profile: Profile, endpoint: str) 
         prompt_tokens=spent.prompt_tokens,
         completion_tokens=spent.completion_tokens,
         cached_tokens=spent.cached_tokens,
-        cost_picousd=_stated_cost(parsed, profile),
+        cost_picousd=cost_picousd,
     )
 
 
