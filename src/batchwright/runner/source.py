@@ -12,7 +12,6 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -129,7 +128,8 @@ class Source:
         collector = Collector()
         with CustomIds(self._spool_dir) as ids:
             for rows in self._pass(ids):
-                if collector.add(rows) is rows and not collector.total:
+                collector.check(rows)
+                if not collector.total:
                     yield rows
             self._find_repeated(ids, collector)
         if collector.total:
@@ -160,7 +160,7 @@ class Source:
         collector = Collector()
         with CustomIds(self._spool_dir) as ids:
             for rows in self._pass(ids):
-                collector.add(rows)
+                collector.add(collector.check(rows))
             self._find_repeated(ids, collector)
         return self._report(collector)
 
@@ -174,7 +174,7 @@ class Source:
                 source = self._read_jsonl(file) if self.format == "jsonl" else self._read_table(file)
                 for chunk in source:
                     if ids is not None:
-                        ids.add([custom_id for custom_id in map(_custom_id, chunk) if custom_id is not None])
+                        ids.add([row.row.custom_id for row in chunk if row.row.custom_id is not None])
                     yield chunk
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise InputRefused(
@@ -201,7 +201,8 @@ class Source:
                 if isinstance(line, LongLine):
                     pending.append(self._too_long(decoder, line))
                     continue
-                if not line or line.isspace() or line.rstrip() == BOM:
+                # A line that begins an object, as nearly all do, is told from a blank one by its first byte.
+                if line[:1] != b"{" and (not line or line.isspace() or line.rstrip() == BOM):
                     self.blank += 1
                     continue
                 pending.append(decoder.decode(line, self.lines))
@@ -317,11 +318,7 @@ class Source:
             lanes={name: count for name, count in collector.lanes.items() if count > 0},
             endpoints={name: count for name, count in collector.endpoints.items() if count > 0},
             columns=self.columns,
-            input_digest=self.input_digest,
         )
-
-
-_custom_id = attrgetter("row.custom_id")
 
 
 def _repeat_of(row: SourceRow, first: FirstLines) -> Finding | None:
