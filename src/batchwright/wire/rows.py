@@ -185,7 +185,7 @@ class RowDecoder:
     # ------------------------------------------------------------------------------------------------- the shapes
 
     def _decode_in_two(self, line: bytes, number: int) -> SourceRow | None:
-        """A sound line whose last field is the body, as nearly all are; None for any other, which is decoded as a whole.
+        """A sound line whose last field is the body, as nearly all are; None for any other, to be decoded as a whole.
 
         Decoding the whole reads the body twice: to find its end, and for its facts. Here what stands before the body is
         decoded, with null in the body's place, then the body. Both are checked fully, and together they are the line:
