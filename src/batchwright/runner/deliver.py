@@ -51,7 +51,7 @@ async def deliver(
 
 async def _pass_over(batches: Batches, status: BatchStatus) -> Gathered:
     gathered = Gathered()
-    async for views in batches.rows(status.batch_id):
+    async for views in batches.rows(status.batch_id, texts_of=frozenset()):
         gathered.add(views)
     return gathered
 

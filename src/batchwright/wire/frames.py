@@ -1,24 +1,41 @@
-"""The stored form of rows: a segment's input and the records of a part, each one zstd frame of MessagePack.
+"""The stored form of rows, zstd of MessagePack: the records of a part in one frame, a segment's input in two.
 
-Level 3 costs the same as 1 here and compresses better. A frame is self-contained: a segment's frames can be read
-without any other part's.
+A frame is self-contained: a segment's frames can be read without any other part's. Of an input the rows' texts (bodies
+and columns) are a frame of their own, behind everything else: who reads results has no use for them, and they are
+nearly all of it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
 
 import msgspec
 import zstandard
 
-from batchwright.core.records import Record, SegmentInput
+from batchwright.core.records import InputRow, Record, SegmentInput
 
 ZSTD_LEVEL = 3
+TEXTS_LEVEL = 1
+"""Of rows' texts: a fifth less time than level 3, for about a tenth more bytes."""
+_LENGTH_BYTES = 4
+"""Before an input's first frame: how long it is."""
+
+
+class _Head(msgspec.Struct, array_like=True, gc=False):
+    """An input's first frame."""
+
+    lanes: list[str]
+    rows: list[InputRow]
+    """Without their texts."""
+    sizes: list[int]
+    """Of the rows' bodies, then of their columns; in this order they are the second frame."""
+
 
 _encoder = msgspec.msgpack.Encoder()
 _records = msgspec.msgpack.Decoder(list[Record])
-_input = msgspec.msgpack.Decoder(SegmentInput)
+_head = msgspec.msgpack.Decoder(_Head)
 
 
 class _Codecs(threading.local):
@@ -26,6 +43,7 @@ class _Codecs(threading.local):
 
     def __init__(self) -> None:
         self.compress = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress
+        self.compress_texts = zstandard.ZstdCompressor(level=TEXTS_LEVEL).compress
         self.decompress = zstandard.ZstdDecompressor().decompress
 
 
@@ -51,8 +69,19 @@ def unpacked_size(frame: bytes) -> int:
 
 
 def pack_input(segment: SegmentInput) -> bytes:
-    return _codecs.compress(_encoder.encode(segment))
+    texts = [row.body for row in segment.rows] + [row.columns for row in segment.rows]
+    bare = [msgspec.structs.replace(row, body=b"", columns=b"") for row in segment.rows]
+    head = _codecs.compress(_encoder.encode(_Head(segment.lanes, bare, list(map(len, texts)))))
+    return len(head).to_bytes(_LENGTH_BYTES, "little") + head + _codecs.compress_texts(b"".join(texts))
 
 
-def unpack_input(frame: bytes) -> SegmentInput:
-    return _input.decode(_codecs.decompress(frame))
+def unpack_input(packed: bytes, *, texts: bool = True) -> SegmentInput:
+    """Without `texts` every row has an empty body and empty columns, at a third of the cost."""
+    texts_at = _LENGTH_BYTES + int.from_bytes(packed[:_LENGTH_BYTES], "little")
+    head = _head.decode(_codecs.decompress(packed[_LENGTH_BYTES:texts_at]))
+    if texts:
+        joined = _codecs.decompress(packed[texts_at:])
+        cut = [joined[start:end] for start, end in pairwise(accumulate(head.sizes, initial=0))]
+        for row, body, columns in zip(head.rows, cut, cut[len(head.rows) :], strict=False):
+            row.body, row.columns = body, columns
+    return SegmentInput(head.lanes, head.rows)
