@@ -85,14 +85,11 @@ def cut(chunks: Iterable[Sequence[SourceRow]], *, now_ms: Callable[[], int]) -> 
 def _segment(sources: Sequence[SourceRow], place: tuple[int, int], now_ms: int) -> NewSegment:
     """`place` is (the segment's number, its first row's request_index)."""
     lanes: dict[str, int] = {}
-    sendable: set[str] = set()
     byte_map = bytearray(len(sources))
     records: list[Record] = []
     for position, source in enumerate(sources):
         if source.finding is None:
-            lane = source.lane
-            source.row.lane = lanes.setdefault(lane, len(lanes))
-            sendable.add(lane)
+            source.row.lane = lanes.setdefault(source.lane, len(lanes))
         else:
             byte_map[position] = byte = _byte_of(source.finding)
             records.append(_refusal(source.finding, (position, byte), now_ms))
@@ -102,7 +99,7 @@ def _segment(sources: Sequence[SourceRow], place: tuple[int, int], now_ms: int) 
         first_index=place[1],
         row_map=bytes(byte_map),
         input=pack_input(SegmentInput(lanes=list(lanes), rows=[source.row for source in sources])),
-        lane_set="\n".join(sorted(sendable)),
+        lane_set="\n".join(sorted(lanes)),
         records=pack_records(records) if records else b"",
         id_hashes=b"" if custom_ids.count(None) == len(custom_ids) else hash_custom_ids(custom_ids),
     )

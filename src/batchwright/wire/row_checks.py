@@ -105,9 +105,10 @@ def read_body(body: bytes | Raw, endpoint: str) -> BodyFacts | None:
 
 
 def _has_input_elsewhere(body: bytes | Raw) -> bool:
-    if _find_mark_end(body) is None:
-        return False
     data = bytes(body)
+    # With a single underscore, that of its bound's name, it has no mark: told by two scans that cost next to nothing.
+    if data.find(b"_") == data.rfind(b"_") or _find_mark_end(data) is None:
+        return False
     return any(mark in data for mark in ELSEWHERE) and (b"http" in data or b'"file_id"' in data)
 
 
