@@ -62,9 +62,8 @@ def worst_case(price: Price, body_bytes: int, output_tokens: int) -> int | None:
         if rates.output_rate and not output_tokens:
             return None
         input_rate = rates.input_rate if rates.input_rate > rates.cached_rate else rates.cached_rate
-        charged = -(-(body_bytes * input_rate + output_tokens * rates.output_rate) // RATE_TOKENS)
-        if charged > worst:
-            worst = charged
+        scaled = body_bytes * input_rate + output_tokens * rates.output_rate
+        worst = max(worst, -(-scaled // RATE_TOKENS))
     return price.request_picousd + worst
 
 

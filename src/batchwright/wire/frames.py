@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
 
 import msgspec
 import zstandard
 
-from batchwright.core.records import InputRow, Record, SegmentInput
+from batchwright.core.records import Record, SegmentInput
 
 ZSTD_LEVEL = 3
 TEXTS_LEVEL = 1
@@ -23,19 +22,18 @@ _LENGTH_BYTES = 4
 """Before an input's first frame: how long it is."""
 
 
-class _Head(msgspec.Struct, array_like=True, gc=False):
-    """An input's first frame."""
+class _Texts(msgspec.Struct, array_like=True, gc=False):
+    """An input's second frame. The first is a SegmentInput whose rows have none of this."""
 
-    lanes: list[str]
-    rows: list[InputRow]
-    """Without their texts."""
-    sizes: list[int]
-    """Of the rows' bodies, then of their columns; in this order they are the second frame."""
+    bodies: list[bytes]
+    columns: list[bytes]
+    """Empty where no row has any."""
 
 
 _encoder = msgspec.msgpack.Encoder()
 _records = msgspec.msgpack.Decoder(list[Record])
-_head = msgspec.msgpack.Decoder(_Head)
+_input = msgspec.msgpack.Decoder(SegmentInput)
+_texts = msgspec.msgpack.Decoder(_Texts)
 
 
 class _Codecs(threading.local):
@@ -69,19 +67,23 @@ def unpacked_size(frame: bytes) -> int:
 
 
 def pack_input(segment: SegmentInput) -> bytes:
-    texts = [row.body for row in segment.rows] + [row.columns for row in segment.rows]
-    bare = [msgspec.structs.replace(row, body=b"", columns=b"") for row in segment.rows]
-    head = _codecs.compress(_encoder.encode(_Head(segment.lanes, bare, list(map(len, texts)))))
-    return len(head).to_bytes(_LENGTH_BYTES, "little") + head + _codecs.compress_texts(b"".join(texts))
+    rows = segment.rows
+    bare = [msgspec.structs.replace(row, body=b"", columns=b"") for row in rows]
+    columns = [row.columns for row in rows]
+    texts = _Texts([row.body for row in rows], columns if any(columns) else [])
+    head = _codecs.compress(_encoder.encode(SegmentInput(segment.lanes, bare)))
+    return len(head).to_bytes(_LENGTH_BYTES, "little") + head + _codecs.compress_texts(_encoder.encode(texts))
 
 
 def unpack_input(packed: bytes, *, texts: bool = True) -> SegmentInput:
     """Without `texts` every row has an empty body and empty columns, at a third of the cost."""
     texts_at = _LENGTH_BYTES + int.from_bytes(packed[:_LENGTH_BYTES], "little")
-    head = _head.decode(_codecs.decompress(packed[_LENGTH_BYTES:texts_at]))
+    segment = _input.decode(_codecs.decompress(packed[_LENGTH_BYTES:texts_at]))
     if texts:
-        joined = _codecs.decompress(packed[texts_at:])
-        cut = [joined[start:end] for start, end in pairwise(accumulate(head.sizes, initial=0))]
-        for row, body, columns in zip(head.rows, cut, cut[len(head.rows) :], strict=False):
-            row.body, row.columns = body, columns
-    return SegmentInput(head.lanes, head.rows)
+        found = _texts.decode(_codecs.decompress(packed[texts_at:]))
+        for row, body in zip(segment.rows, found.bodies, strict=True):
+            row.body = body
+        if found.columns:
+            for row, columns in zip(segment.rows, found.columns, strict=True):
+                row.columns = columns
+    return segment

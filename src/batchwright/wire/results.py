@@ -24,6 +24,7 @@ from batchwright.wire.reply import NULL, read_reply
 _FLAG_TEXT: dict[int, bytes] = {
     byte: b"[]" if flag is Flag.PLAIN else b'["%b"]' % flag.value.encode() for byte, flag in row_map.BYTE_FLAGS.items()
 }
+"""By every byte of a success, and no other."""
 _CLOSED: dict[FailureKind, str] = {
     FailureKind.CANCELLED: "the batch was cancelled before this row was answered",
     FailureKind.EXPIRED: "the batch's deadline passed before this row was answered",
@@ -35,7 +36,8 @@ _RETRYABLE = (b"false", b"true")
 def infrai_line(view: RowView) -> bytes:
     """One output line, with its newline. Never raises for anything that a vendor or a row's text may hold."""
     record = view.record
-    if record is None or not row_map.is_success(view.byte):
+    flags = _FLAG_TEXT.get(view.byte)
+    if record is None or flags is None:
         return _other_line(view)
     reply = read_reply(record.body)
     # Joined, not formatted: a join takes the pieces of an answer as they are, without a copy of each.
@@ -55,7 +57,7 @@ def infrai_line(view: RowView) -> bytes:
             reply.model,
             b',"usage":',
             reply.usage,
-            b'},"flags":%b,"attempts":%d,"response":' % (_FLAG_TEXT[view.byte], record.attempts),
+            b'},"flags":%b,"attempts":%d,"response":' % (flags, record.attempts),
             reply.whole,
             b"}\n",
         )
