@@ -3,7 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchwright.core.identity import CUSTOM_ID_HASH_BYTES, NO_CUSTOM_ID, batch_identity, hash_custom_id
+from batchwright.core.identity import (
+    CUSTOM_ID_HASH_BYTES,
+    NO_CUSTOM_ID,
+    batch_identity,
+    hash_custom_id,
+    hash_custom_ids,
+)
 
 TEXTS = st.text(max_size=20)
 OPTIONS = st.dictionaries(TEXTS, TEXTS, max_size=6)
@@ -50,3 +56,7 @@ def test_a_custom_ids_hash_is_eight_bytes_and_never_that_of_no_id(custom_id: str
 def test_half_of_a_surrogate_pair_can_be_hashed() -> None:
     assert hash_custom_id("\ud83c") != hash_custom_id("\ud83d")
     assert batch_identity("d", {"--prompt": "\ud83c"}) != batch_identity("d", {"--prompt": "\ud83d"})
+
+
+def test_hashes_of_a_segment_stand_one_after_another() -> None:
+    assert hash_custom_ids(["row-1", None, "x"]) == hash_custom_id("row-1") + NO_CUSTOM_ID + hash_custom_id("x")

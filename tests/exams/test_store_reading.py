@@ -65,6 +65,24 @@ def test_segments_are_read_in_order_from_a_row_on(store: Store) -> None:
     assert views[0].input is not None
 
 
+def test_bodies_come_only_of_segments_with_a_row_they_are_asked_of(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(number, ids=["a", "b", "c", "d"]) for number in range(3)])
+    worker = Worker(store)
+    worker.finish(worker.one(), byte=FAILED)
+    worker.finish(worker.one())
+
+    def bodies(texts_of: frozenset[int] | None) -> list[bool]:
+        views = list(store.read_segments("batch_a", with_input=True, texts_of=texts_of))
+        inputs = [view.input for view in views if view.input is not None]
+        assert [[row.custom_id for row in found.rows] for found in inputs] == [["a", "b", "c", "d"]] * 3
+        assert [[row.line for row in found.rows] for found in inputs] == [[1, 2, 3, 4]] * 3
+        return [all(row.body for row in found.rows) for found in inputs]
+
+    assert bodies(None) == [True, True, True]
+    assert bodies(frozenset()) == [False, False, False]
+    assert bodies(frozenset({FAILED, PENDING})) == [True, False, True]
+
+
 def test_segments_without_a_wanted_byte_are_skipped(store: Store) -> None:
     submit(store, "batch_a", [new_segment(number) for number in range(3)])
     worker = Worker(store)

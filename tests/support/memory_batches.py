@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from batchwright.core import row_map
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.batch_state import BatchFacts, Pause, PauseCause, count, derive
@@ -147,17 +149,27 @@ class MemoryBatches:
         return [batch.status() for batch in sorted(found, key=lambda batch: -batch.number)][:limit]
 
     async def rows(
-        self, batch_id: str, *, start: int = 0, wanted: frozenset[int] | None = None
+        self,
+        batch_id: str,
+        *,
+        start: int = 0,
+        wanted: frozenset[int] | None = None,
+        texts_of: frozenset[int] | None = None,
     ) -> AsyncIterator[list[RowView]]:
         batch = self._batch(batch_id)
         for first in range(start, len(batch.rows), SEGMENT_ROWS):
-            views = [self._view(batch, row) for row in range(first, min(first + SEGMENT_ROWS, len(batch.rows)))]
+            views = [
+                self._view(batch, row, texts_of) for row in range(first, min(first + SEGMENT_ROWS, len(batch.rows)))
+            ]
             chosen = [view for view in views if wanted is None or view.byte in wanted]
             if chosen:
                 yield chosen
 
-    def _view(self, batch: MemoryBatch, row: int) -> RowView:
-        return RowView(request_index=row, byte=batch.row_map[row], record=batch.records.get(row), input=batch.rows[row])
+    def _view(self, batch: MemoryBatch, row: int, texts_of: frozenset[int] | None) -> RowView:
+        byte, found = batch.row_map[row], batch.rows[row]
+        if texts_of is not None and byte not in texts_of:
+            found = msgspec.structs.replace(found, body=b"", columns=b"")
+        return RowView(request_index=row, byte=byte, record=batch.records.get(row), input=found)
 
     async def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
         return [row for row, input_row in enumerate(self._batch(batch_id).rows) if input_row.custom_id == custom_id]

@@ -50,6 +50,54 @@ def sent(row: SourceRow) -> dict[str, object]:
     return found
 
 
+class TestWhereTheBodyStands:
+    """A body that ends its line is decoded apart from the rest: that must tell the same as the line as a whole."""
+
+    BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b'{"custom_id":"a","body":%b}',
+            b'{"custom_id":"a","body": %b }',
+            b'{"custom_id":"a","body" :%b}',
+            b'{"body":%b,"custom_id":"a"}',
+            b'{"body":%b,"custom_id":"a","metadata":{"x":{}}}',
+            b'{"custom_id":"a","b\\u006fdy":%b}',
+            b'{"custom_id":"a","body" :{"messages":[]},"body":%b}',
+            b'{"custom_id":"a","body":{"messages":[]},"body":%b}',
+            b'{"custom_id":"a","x\\"body":{},"body":%b}',
+            b'{"custom_id":"a","text":"\\"body\\":","body":%b}',
+            b'{"custom_id":"a","metadata":{"body":1},"body":%b}',
+        ],
+    )
+    def test_it_is_found(self, line: bytes) -> None:
+        row = decode(line % self.BODY)
+        assert row.finding is None
+        assert (row.row.body, row.row.custom_id) == (self.BODY, "a")
+
+    @pytest.mark.parametrize(
+        ("line", "code"),
+        [
+            (b'{"custom_id":"a","x\\"body":%b}', "missing_required_parameter"),
+            (b'{"body" :null,"x\\"body":%b}', "invalid_type"),
+            (b'{"metadata":{"body":%b}}', "missing_required_parameter"),
+            (b'[{"body":%b}}', "invalid_type"),
+            (b'{"x":[1,"body":%b}', "invalid_json_line"),
+            (b'{"custom_id":"a" "body":%b}', "invalid_json_line"),
+            (b'{"custom_id":"a","body":%b}}', "invalid_json_line"),
+            (b'{"custom_id":"a","body":\x0c%b}', "invalid_json_line"),
+            (b'{"custom_id":"a","body":%b,{}}', "invalid_json_line"),
+            (b'{"custom_id":"a","body":[%b}}', "invalid_json_line"),
+            (b'{"custom_id":5,"body":%b}', "invalid_custom_id"),
+            (b'{"method":"GET","body":%b}', "invalid_method"),
+            (b'{"capability":"images","body":%b}', "unsupported_capability"),
+        ],
+    )
+    def test_what_only_looks_like_it_is_told(self, line: bytes, code: str) -> None:
+        assert codes(decode(line % self.BODY)) == [code]
+
+
 class TestShapes:
     def test_batch_line_keeps_the_body_byte_for_byte(self) -> None:
         body = (

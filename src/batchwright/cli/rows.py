@@ -165,4 +165,4 @@ def _text_of(view: RowView) -> str:
         return failure_message(view, kind_of_end(view))
     reply = read_reply(view.record.body)
     content = msgspec.json.decode(reply.content)
-    return content if isinstance(content, str) else reply.content.decode()
+    return content if isinstance(content, str) else bytes(reply.content).decode()

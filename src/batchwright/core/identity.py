@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 IDENTITY_BYTES = 20
 """160 bits: two different runs never have one identity by chance."""
@@ -12,10 +12,27 @@ NO_CUSTOM_ID = bytes(CUSTOM_ID_HASH_BYTES)
 """Stands for a row without a custom id."""
 
 
+_UNUSED = hashlib.blake2b(digest_size=CUSTOM_ID_HASH_BYTES)
+"""Copied for every id: that costs less than making one from its parameters."""
+
+
 def hash_custom_id(custom_id: str) -> bytes:
     """8 bytes, never all zero. Equal hashes must be compared as text: 8 bytes meet by chance now and then."""
-    digest = hashlib.blake2b(custom_id.encode("utf-8", "surrogatepass"), digest_size=CUSTOM_ID_HASH_BYTES).digest()
-    return digest if digest != NO_CUSTOM_ID else b"\x01" + bytes(CUSTOM_ID_HASH_BYTES - 1)
+    return hash_custom_ids([custom_id])
+
+
+def hash_custom_ids(custom_ids: Iterable[str | None]) -> bytes:
+    """The hashes one after another, NO_CUSTOM_ID for None."""
+    hashes = []
+    for custom_id in custom_ids:
+        if custom_id is None:
+            hashes.append(NO_CUSTOM_ID)
+            continue
+        state = _UNUSED.copy()
+        state.update(custom_id.encode("utf-8", "surrogatepass"))
+        digest = state.digest()
+        hashes.append(digest if digest != NO_CUSTOM_ID else b"\x01" + bytes(CUSTOM_ID_HASH_BYTES - 1))
+    return b"".join(hashes)
 
 
 def batch_identity(input_digest: str, options: Mapping[str, str]) -> str:

@@ -23,6 +23,9 @@ def picousd_from_usd(text: str | float | Decimal) -> int:
 
 def usd_text(picousd: int) -> str:
     """A JSON number: at most 12 decimals, no exponent, no trailing zeros ("0.0001364", "2", "0")."""
+    if 0 < picousd < PICO:
+        # What nearly every row costs: a result line writes one, and this takes a third of the time.
+        return ("0." + str(picousd).zfill(12)).rstrip("0")
     sign = "-" if picousd < 0 else ""
     whole, fraction = divmod(abs(picousd), PICO)
     if not fraction:

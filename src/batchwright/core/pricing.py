@@ -54,12 +54,15 @@ def cost_of(price: Price, prompt_tokens: int, completion_tokens: int, cached_tok
 def worst_case(price: Price, body_bytes: int, output_tokens: int) -> int | None:
     """The most that one attempt of a row can cost: no token is shorter than a byte, and no answer longer than the row's
     own bound. None: it has no such bound (`output_tokens` 0) and output is charged for."""
+    possible: list[Price | Tier] = [price]
+    if price.tiers:
+        possible += [tier for tier in price.tiers if body_bytes > tier.above_tokens]
     worst = 0
-    possible: list[Price | Tier] = [price, *(tier for tier in price.tiers if body_bytes > tier.above_tokens)]
     for rates in possible:
         if rates.output_rate and not output_tokens:
             return None
-        scaled = body_bytes * max(rates.input_rate, rates.cached_rate) + output_tokens * rates.output_rate
+        input_rate = rates.input_rate if rates.input_rate > rates.cached_rate else rates.cached_rate
+        scaled = body_bytes * input_rate + output_tokens * rates.output_rate
         worst = max(worst, -(-scaled // RATE_TOKENS))
     return price.request_picousd + worst
 

@@ -61,6 +61,7 @@ PLAIN_SUCCESS = FLAG_BYTES[Flag.PLAIN]
 SUCCESS_BYTES = frozenset(BYTE_FLAGS)
 FAILURE_BYTES = frozenset(BYTE_KINDS)
 END_BYTES = SUCCESS_BYTES | FAILURE_BYTES
+NOT_SUCCESS_BYTES = FAILURE_BYTES | {PENDING, RESERVED}
 NEVER_SENDABLE = frozenset({KIND_BYTES[FailureKind.INVALID_ROW], KIND_BYTES[FailureKind.UNROUTABLE]})
 """Refused at intake: what is stored of such a row is the line as it came, which is no request. No round reopens it."""
 RETRIED_BYTES = FAILURE_BYTES - NEVER_SENDABLE

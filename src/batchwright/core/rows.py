@@ -29,5 +29,6 @@ class RowView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     record: Record | None
     """None: never attempted, or not ended yet."""
     input: InputRow
+    """Perhaps without its body and columns, where the reader asked for those of other rows only."""
     may_have_been_sent: bool = False
     """For cancelled, expired and stopped rows: it was out at the end, or an attempt of it is in doubt."""

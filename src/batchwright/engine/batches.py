@@ -9,7 +9,7 @@ from batchwright.core import row_map
 from batchwright.core.batch_state import PauseCause, count, derive
 from batchwright.core.errors import InUse, NoSuchBatch, UsageError, WrongState
 from batchwright.core.failures import FailureKind
-from batchwright.core.records import InputRow, Record, UsageKey, UsageSum
+from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.bounds import lane_prices, refuse_unbounded, with_worst_cases
@@ -93,9 +93,16 @@ class StoreBatches:
         return [self._status(batch) for batch in found]
 
     async def rows(
-        self, batch_id: str, *, start: int = 0, wanted: frozenset[int] | None = None
+        self,
+        batch_id: str,
+        *,
+        start: int = 0,
+        wanted: frozenset[int] | None = None,
+        texts_of: frozenset[int] | None = None,
     ) -> AsyncIterator[list[RowView]]:
-        reader = self._store.read_segments(batch_id, first_index=start, with_input=True, wanted=wanted)
+        reader = self._store.read_segments(
+            batch_id, first_index=start, with_input=True, wanted=wanted, texts_of=texts_of
+        )
         while (segment := await asyncio.to_thread(next, reader, None)) is not None:
             views = views_of(segment, start=start, wanted=wanted)
             if views:
@@ -188,19 +195,22 @@ class StoreBatches:
 def views_of(segment: SegmentView, *, start: int, wanted: frozenset[int] | None) -> list[RowView]:
     """A segment's rows from request_index `start` on, those with a wanted byte."""
     assert segment.input is not None
-    views = []
-    records = segment.records
+    find_record = segment.records.get
     first = segment.first_index
-    for position, (row, byte) in enumerate(zip(segment.input.rows, segment.row_map, strict=True)):
-        if first + position < start or (wanted is not None and byte not in wanted):
-            continue
-        record = records.get(position)
-        views.append(_view(first + position, byte, segment.reserved[position], record, row))
-    return views
+    # One comprehension: a call a row would cost as much as the row's view.
+    return [
+        RowView(
+            request_index=first + position,
+            byte=byte,
+            record=find_record(position),
+            input=row,
+            may_have_been_sent=byte in CLOSED_BYTES and _may_have_been_sent(segment, position),
+        )
+        for position, (row, byte) in enumerate(zip(segment.input.rows, segment.row_map, strict=True))
+        if first + position >= start and (wanted is None or byte in wanted)
+    ]
 
 
-def _view(index: int, byte: int, stored: int, record: Record | None, row: InputRow) -> RowView:
-    sent = False
-    if byte in CLOSED_BYTES:
-        sent = stored == row_map.RESERVED or (record is not None and record.doubts > 0)
-    return RowView(request_index=index, byte=byte, record=record, input=row, may_have_been_sent=sent)
+def _may_have_been_sent(segment: SegmentView, position: int) -> bool:
+    record = segment.records.get(position)
+    return segment.reserved[position] == row_map.RESERVED or (record is not None and record.doubts > 0)

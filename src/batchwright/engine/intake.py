@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from batchwright.core import row_map
-from batchwright.core.errors import BatchwrightError
+from batchwright.core.errors import BatchwrightError, Finding
 from batchwright.core.failures import FailureKind
-from batchwright.core.identity import hash_custom_id
+from batchwright.core.identity import hash_custom_ids
 from batchwright.core.records import Record, SegmentInput
 from batchwright.core.rows import SourceRow
 from batchwright.ports.clock import Clock
@@ -27,7 +27,6 @@ WRITE_BYTES = 4 * 1024 * 1024
 
 _INVALID = row_map.KIND_BYTES[FailureKind.INVALID_ROW]
 _UNROUTABLE = row_map.KIND_BYTES[FailureKind.UNROUTABLE]
-_NO_ID = bytes(8)
 
 
 def take_in(store: Store, batch: NewBatch, chunks: Iterable[Sequence[SourceRow]], *, clock: Clock) -> int:
@@ -66,75 +65,59 @@ def take_in(store: Store, batch: NewBatch, chunks: Iterable[Sequence[SourceRow]]
         raise
 
 
-class _Cutter:
-    """Collects rows of one segment."""
-
-    def __init__(self, number: int, first_index: int) -> None:
-        self.number = number
-        self.first_index = first_index
-        self.rows: list[SourceRow] = []
-        self.size = 0
-
-    def takes(self, row: SourceRow) -> bool:
-        if not self.rows:
-            return True
-        return len(self.rows) < SEGMENT_ROWS and self.size + len(row.row.body) <= SEGMENT_BYTES
-
-    def add(self, row: SourceRow) -> None:
-        self.rows.append(row)
-        self.size += len(row.row.body) + len(row.row.columns)
-
-    def segment(self, now_ms: int) -> NewSegment:
-        lanes: dict[str, int] = {}
-        sendable: set[str] = set()
-        byte_map = bytearray(len(self.rows))
-        records: list[Record] = []
-        hashes: list[bytes] = []
-        has_ids = False
-        for position, source in enumerate(self.rows):
-            row = source.row
-            if source.finding is not None:
-                byte = _UNROUTABLE if source.finding.code == FailureKind.UNROUTABLE.value else _INVALID
-                byte_map[position] = byte
-                records.append(
-                    Record(
-                        row=position,
-                        byte=byte,
-                        attempts=0,
-                        used=0,
-                        code=source.finding.code,
-                        param=source.finding.param,
-                        message=f"line {source.finding.line}: {source.finding.message}",
-                        ended_at_ms=now_ms,
-                    )
-                )
-            else:
-                row.lane = lanes.setdefault(source.lane, len(lanes))
-                sendable.add(source.lane)
-            if row.custom_id is None:
-                hashes.append(_NO_ID)
-            else:
-                has_ids = True
-                hashes.append(hash_custom_id(row.custom_id))
-        return NewSegment(
-            number=self.number,
-            first_index=self.first_index,
-            row_map=bytes(byte_map),
-            input=pack_input(SegmentInput(lanes=list(lanes), rows=[source.row for source in self.rows])),
-            lane_set="\n".join(sorted(sendable)),
-            records=pack_records(records) if records else b"",
-            id_hashes=b"".join(hashes) if has_ids else b"",
-        )
-
-
 def cut(chunks: Iterable[Sequence[SourceRow]], *, now_ms: Callable[[], int]) -> Iterator[NewSegment]:
     """Rows in order -> segments in order: at most SEGMENT_ROWS rows and SEGMENT_BYTES, unless it is a single row."""
-    cutter = _Cutter(0, 0)
+    number = first_index = size = 0
+    rows: list[SourceRow] = []
     for chunk in chunks:
-        for row in chunk:
-            if not cutter.takes(row):
-                yield cutter.segment(now_ms())
-                cutter = _Cutter(cutter.number + 1, cutter.first_index + len(cutter.rows))
-            cutter.add(row)
-    if cutter.rows:
-        yield cutter.segment(now_ms())
+        for source in chunk:
+            body_bytes = len(source.row.body)
+            if rows and (len(rows) == SEGMENT_ROWS or size + body_bytes > SEGMENT_BYTES):
+                yield _segment(rows, (number, first_index), now_ms())
+                number, first_index, size = number + 1, first_index + len(rows), 0
+                rows = []
+            rows.append(source)
+            size += body_bytes + len(source.row.columns)
+    if rows:
+        yield _segment(rows, (number, first_index), now_ms())
+
+
+def _segment(sources: Sequence[SourceRow], place: tuple[int, int], now_ms: int) -> NewSegment:
+    """`place` is (the segment's number, its first row's request_index)."""
+    lanes: dict[str, int] = {}
+    byte_map = bytearray(len(sources))
+    records: list[Record] = []
+    for position, source in enumerate(sources):
+        if source.finding is None:
+            source.row.lane = lanes.setdefault(source.lane, len(lanes))
+        else:
+            byte_map[position] = byte = _byte_of(source.finding)
+            records.append(_refusal(source.finding, (position, byte), now_ms))
+    custom_ids = [source.row.custom_id for source in sources]
+    return NewSegment(
+        number=place[0],
+        first_index=place[1],
+        row_map=bytes(byte_map),
+        input=pack_input(SegmentInput(lanes=list(lanes), rows=[source.row for source in sources])),
+        lane_set="\n".join(sorted(lanes)),
+        records=pack_records(records) if records else b"",
+        id_hashes=b"" if custom_ids.count(None) == len(custom_ids) else hash_custom_ids(custom_ids),
+    )
+
+
+def _byte_of(finding: Finding) -> int:
+    return _UNROUTABLE if finding.code == FailureKind.UNROUTABLE.value else _INVALID
+
+
+def _refusal(finding: Finding, place: tuple[int, int], now_ms: int) -> Record:
+    """The record of a row that ended when it came in; `place` is (its position in the segment, its byte)."""
+    return Record(
+        row=place[0],
+        byte=place[1],
+        attempts=0,
+        used=0,
+        code=finding.code,
+        param=finding.param,
+        message=f"line {finding.line}: {finding.message}",
+        ended_at_ms=now_ms,
+    )

@@ -77,7 +77,7 @@ class Results:
         from batchwright import assemble
 
         async with assemble.open_batches(self._settings) as batches:
-            async for views in batches.rows(self.batch_id):
+            async for views in batches.rows(self.batch_id, texts_of=frozenset()):
                 yield [result_of(view) for view in views]
 
 

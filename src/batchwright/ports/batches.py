@@ -106,9 +106,18 @@ class Batches(Protocol):
         """Newest first."""
 
     def rows(
-        self, batch_id: str, *, start: int = 0, wanted: frozenset[int] | None = None
+        self,
+        batch_id: str,
+        *,
+        start: int = 0,
+        wanted: frozenset[int] | None = None,
+        texts_of: frozenset[int] | None = None,
     ) -> AsyncIterator[list[RowView]]:
-        """Rows in order from request_index `start`, a segment at a time; `wanted`: only those with these bytes."""
+        """Rows in order from request_index `start`, a segment at a time; `wanted`: only those with these bytes.
+
+        `texts_of`: only rows with these bytes must have their body and columns, those of others may be empty. Who asks
+        for no more than is needed reads at half the cost.
+        """
 
     async def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]: ...
 

@@ -48,7 +48,7 @@ class NewSegment:
     row_map: bytes
     """PENDING for rows to be sent; `invalid_row` for rows refused under --skip-invalid."""
     input: bytes
-    """`wire.frames.pack_input`: a zstd frame of SegmentInput."""
+    """`wire.frames.pack_input` of a SegmentInput."""
     lane_set: str
     """The lanes of its pending rows: sorted lane keys joined by a newline; empty when none is pending."""
     records: bytes = b""
@@ -415,13 +415,20 @@ class Store(Protocol):
         """Newest first; filters are combined. `accepting`: only batches whose intake is not closed."""
 
     def read_segments(
-        self, batch_id: str, *, first_index: int = 0, with_input: bool = False, wanted: frozenset[int] | None = None
+        self,
+        batch_id: str,
+        *,
+        first_index: int = 0,
+        with_input: bool = False,
+        wanted: frozenset[int] | None = None,
+        texts_of: frozenset[int] | None = None,
     ) -> Iterator[SegmentView]:
         """Segments in order, from the one that holds request_index `first_index`, one short read transaction each: a
         running batch is read as it is, segment by segment. A segment whose answers are large comes as several views of
         consecutive rows.
 
-        `wanted` skips segments with none of these bytes (as they count) without opening a blob.
+        `wanted` skips segments with none of these bytes (as they count) without opening a blob. `texts_of`: rows of a
+        segment with none of these bytes come with empty bodies and columns, which are most of an input's cost.
         """
 
     def is_held(self, batch_id: str) -> bool:

@@ -57,7 +57,7 @@ async def deliver(
 async def _pass_over(seams: Seams, status: BatchStatus) -> Gathered:
     gathered = Gathered()
     seen = seams.interrupts.count
-    async for views in seams.batches.rows(status.batch_id):
+    async for views in seams.batches.rows(status.batch_id, texts_of=frozenset()):
         if seams.interrupts.count > seen:
             raise Interrupted
         gathered.add(views)

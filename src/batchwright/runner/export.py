@@ -64,11 +64,12 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
     seen = seams.interrupts.count
     failed_rows = 0
     header, line = _line_writer(format_of(delivery), status)
+    texts_of = _texts_of(delivery, status)
     with ExitStack() as opened:
         out = await _open(delivery.output, opened, seams)
         failed = await _open(delivery.failed_output, opened, seams) if delivery.failed_output is not None else None
         out.write(header)
-        async for views in seams.batches.rows(status.batch_id):
+        async for views in seams.batches.rows(status.batch_id, texts_of=texts_of):
             if seams.interrupts.count > seen:
                 raise Interrupted
             gathered.add(views)
@@ -82,6 +83,13 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
     return gathered, Written(
         output=delivery.output, rows=gathered.rows, failed_output=delivery.failed_output, failed_rows=failed_rows
     )
+
+
+def _texts_of(delivery: Delivery, status: BatchStatus) -> frozenset[int] | None:
+    """Which rows' bodies and columns are written: the others need not be unpacked."""
+    if format_of(delivery) is OutputFormat.CSV and status.spec.csv_columns:
+        return None
+    return row_map.NOT_SUCCESS_BYTES if delivery.failed_output is not None else frozenset()
 
 
 def _line_writer(form: OutputFormat, status: BatchStatus) -> tuple[bytes, Callable[[RowView], bytes]]:

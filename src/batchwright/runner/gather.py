@@ -17,6 +17,7 @@ MAX_GROUPS = 200
 """Different (kind, code, parameter) that are told apart; what comes later is counted under its kind alone."""
 MAX_KEPT_TEXT = 1000
 """Characters of a sample's message that are kept."""
+_FIRST_FAILURE = min(row_map.FAILURE_BYTES)
 
 
 class GroupKey(NamedTuple):
@@ -61,6 +62,7 @@ class Gathered:
 
     def add(self, views: Sequence[RowView]) -> None:
         by_byte = self.by_byte
+        first_failure = _FIRST_FAILURE
         for view in views:
             byte = view.byte
             by_byte[byte] = by_byte.get(byte, 0) + 1
@@ -73,7 +75,7 @@ class Gathered:
                         self.models_unpriced.add(view.input.model)
                 if record.no_usage:
                     self.rows_no_usage += 1
-            if byte >= row_map.KIND_BYTES[FailureKind.RATE_LIMITED]:
+            if byte >= first_failure:
                 self._add_failure(view)
         self.rows += len(views)
 

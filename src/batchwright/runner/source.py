@@ -13,7 +13,6 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -133,7 +132,8 @@ class Source:
         collector = Collector()
         with CustomIds(self._spool_dir) as ids:
             for rows in self._pass(ids):
-                if collector.add(rows) is rows and not collector.total:
+                collector.check(rows)
+                if not collector.total:
                     yield rows
             self._find_repeated(ids, collector)
         if collector.total:
@@ -174,7 +174,7 @@ class Source:
         collector = Collector()
         with CustomIds(self._spool_dir) as ids:
             for rows in self._pass(ids):
-                collector.add(rows)
+                collector.add(collector.check(rows))
             self._find_repeated(ids, collector)
         return self._report(collector)
 
@@ -188,7 +188,7 @@ class Source:
                 found = self._read_jsonl(file) if self.format == "jsonl" else self._read_table(file)
                 for chunk in self._chunked(found):
                     if ids is not None:
-                        ids.add([custom_id for custom_id in map(_custom_id, chunk) if custom_id is not None])
+                        ids.add([row.row.custom_id for row in chunk if row.row.custom_id is not None])
                     yield chunk
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise InputRefused(
@@ -227,7 +227,8 @@ class Source:
                 self.lines += 1
                 if isinstance(line, LongLine):
                     yield self._too_long(decoder, line)
-                elif not line or line.isspace() or line.rstrip() == BOM:
+                # A line that begins an object, as nearly all do, is told from a blank one by its first byte.
+                elif line[:1] != b"{" and (not line or line.isspace() or line.rstrip() == BOM):
                     self.blank += 1
                 else:
                     yield decoder.decode(line, self.lines)
@@ -319,11 +320,7 @@ class Source:
             lanes={name: count for name, count in collector.lanes.items() if count > 0},
             endpoints={name: count for name, count in collector.endpoints.items() if count > 0},
             columns=self.columns,
-            input_digest=self.input_digest,
         )
-
-
-_custom_id = attrgetter("row.custom_id")
 
 
 def _repeat_of(row: SourceRow, first: FirstLines) -> Finding | None:

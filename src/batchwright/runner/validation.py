@@ -40,7 +40,6 @@ class ValidationReport:
     """Rows that can be sent by `LaneKey` (as text): which vendor and model get how many."""
     endpoints: dict[str, int]
     columns: tuple[str, ...]
-    input_digest: str
 
     @property
     def sendable(self) -> int:
@@ -59,19 +58,22 @@ class Collector:
         self.lanes: Counter[str] = Counter()
         self.endpoints: Counter[str] = Counter()
 
-    def add(self, rows: list[SourceRow]) -> list[SourceRow]:
-        """Returns the rows that can be sent."""
-        good = rows
-        if any(map(_finding, rows)):
-            good = [row for row in rows if row.finding is None]
-            self.refused += len(rows) - len(good)
-            for row in rows:
-                if row.finding is not None:
-                    self.note(row.finding, *row.also)
-        _count(self.lanes, map(_lane, good))
-        _count(self.endpoints, map(_endpoint, good))
-        self.body_bytes += sum(map(len, map(_body, good)))
+    def check(self, rows: list[SourceRow]) -> list[SourceRow]:
+        """Notes every finding; returns the rows that can be sent."""
+        if not any(map(_finding, rows)):
+            return rows
+        good = [row for row in rows if row.finding is None]
+        self.refused += len(rows) - len(good)
+        for row in rows:
+            if row.finding is not None:
+                self.note(row.finding, *row.also)
         return good
+
+    def add(self, good: list[SourceRow]) -> None:
+        """Adds up what rows that can be sent would do. A run does without: its batch is counted in the store."""
+        _count(self.lanes, [row.lane for row in good])
+        _count(self.endpoints, [row.row.endpoint for row in good])
+        self.body_bytes += sum([len(row.row.body) for row in good])
 
     def note(self, *findings: Finding) -> None:
         for finding in findings:
@@ -101,9 +103,6 @@ class Collector:
 
 
 _finding = attrgetter("finding")
-_lane = attrgetter("lane")
-_endpoint = attrgetter("row.endpoint")
-_body = attrgetter("row.body")
 _line = attrgetter("line")
 
 

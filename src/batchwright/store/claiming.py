@@ -150,7 +150,7 @@ def _candidates(connection: Connection, request: ClaimRequest) -> list[tuple[str
     return list(found.items())
 
 
-def _head(connection: Connection, batch_id: str, lane_sets: set[str]) -> tuple[Row[Any], str] | None:
+def _head(connection: Connection, batch_id: str, lane_sets: set[str]) -> tuple[Row[*tuple[Any, ...]], str] | None:
     """The batch's first waiting segment that can send (its number, input bytes, last holder), and its lane set."""
     heads = connection.execute(_HEADS, {"batch_id": batch_id}).all()
     able = [(rank, lane_set) for lane_set, rank in heads if lane_set in lane_sets and rank is not None]

@@ -103,7 +103,7 @@ def _charge(connection: Connection, row: Row[Any], found: Row[Any]) -> int:
     worst = 0
     if row.cap_picousd >= 0 and row_map.RESERVED in found.row_map:
         packed = TableBlobs(connection).get(input_key(found.batch_id, found.number))
-        inputs = frames.unpack_input(packed).rows
+        inputs = frames.unpack_input(packed, texts=False).rows
         worst = sum(
             item.worst_picousd for item, byte in zip(inputs, found.row_map, strict=True) if byte == row_map.RESERVED
         )

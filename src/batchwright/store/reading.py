@@ -118,10 +118,19 @@ def find_batches(connection: Connection, wish: BatchFilter, limit: int) -> list[
 # --------------------------------------------------------------------------------------------------------- segments
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentWish:
+    """As in `ports.store.Store.read_segments`."""
+
+    with_input: bool
+    wanted: frozenset[int] | None
+    texts_of: frozenset[int] | None
+
+
 def read_segments(
-    connections: Connections, batch_id: str, first_index: int, wish: tuple[bool, frozenset[int] | None]
+    connections: Connections, batch_id: str, first_index: int, wish: SegmentWish
 ) -> Iterator[SegmentView]:
-    """`wish` is (with input, bytes wanted). One short transaction a segment, so that no reader holds up the log."""
+    """One short transaction a segment, so that no reader holds up the log."""
     with connections.read() as connection:
         batches.get(connection, batch_id)
         key = {"batch_id": batch_id, "first_index": first_index}
@@ -129,10 +138,8 @@ def read_segments(
     return _segments(connections, batch_id, first, wish)
 
 
-def _segments(
-    connections: Connections, batch_id: str, first: int, wish: tuple[bool, frozenset[int] | None]
-) -> Iterator[SegmentView]:
-    with_input, wanted = wish
+def _segments(connections: Connections, batch_id: str, first: int, wish: SegmentWish) -> Iterator[SegmentView]:
+    wanted = wish.wanted
     at_most = 1 if wanted is None else SCAN_SEGMENTS
     while True:
         found = None
@@ -142,7 +149,7 @@ def _segments(
                 first = row.number + 1
                 counted = counted_map(row)
                 if wanted is None or has_any(counted, wanted):
-                    found = _load(connection, row, (counted, with_input))
+                    found = _load(connection, row, (counted, wish))
                     break
         if found is not None:
             yield from _views(found)
@@ -178,12 +185,13 @@ class _Loaded:
     input: SegmentInput | None
 
 
-def _load(connection: Connection, row: Row[Any], wish: tuple[bytes, bool]) -> _Loaded:
-    counted, with_input = wish
+def _load(connection: Connection, row: Row[Any], what: tuple[bytes, SegmentWish]) -> _Loaded:
+    counted, wish = what
     found = parts.read(connection, SegmentKey(row.batch_id, row.number))
     inputs = None
-    if with_input:
-        inputs = frames.unpack_input(TableBlobs(connection).get(input_key(row.batch_id, row.number)))
+    if wish.with_input:
+        packed = TableBlobs(connection).get(input_key(row.batch_id, row.number))
+        inputs = frames.unpack_input(packed, texts=wish.texts_of is None or has_any(counted, wish.texts_of))
     return _Loaded(row=row, counted=counted, packed=[frame.packed for frame in found], input=inputs)
 
 
@@ -246,7 +254,7 @@ def _positions(hashes: bytes, wanted: bytes) -> list[int]:
 def _with_text(connection: Connection, key: tuple[str, int], wish: tuple[list[int], str]) -> list[int]:
     """Equal hashes are compared as text."""
     positions, custom_id = wish
-    inputs = frames.unpack_input(TableBlobs(connection).get(input_key(*key)))
+    inputs = frames.unpack_input(TableBlobs(connection).get(input_key(*key)), texts=False)
     first_index = connection.execute(_FIRST_INDEX, {"batch_id": key[0], "number": key[1]}).scalar_one()
     return [first_index + position for position in positions if inputs.rows[position].custom_id == custom_id]
 

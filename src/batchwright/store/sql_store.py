@@ -181,9 +181,16 @@ class SqlStore:
             return reading.find_batches(connection, wish, limit)
 
     def read_segments(
-        self, batch_id: str, *, first_index: int = 0, with_input: bool = False, wanted: frozenset[int] | None = None
+        self,
+        batch_id: str,
+        *,
+        first_index: int = 0,
+        with_input: bool = False,
+        wanted: frozenset[int] | None = None,
+        texts_of: frozenset[int] | None = None,
     ) -> Iterator[SegmentView]:
-        return reading.read_segments(self._connections, batch_id, first_index, (with_input, wanted))
+        wish = reading.SegmentWish(with_input=with_input, wanted=wanted, texts_of=texts_of)
+        return reading.read_segments(self._connections, batch_id, first_index, wish)
 
     def is_held(self, batch_id: str) -> bool:
         with self._connections.read() as connection:

@@ -15,13 +15,16 @@ _NULL = Raw(NULL)
 
 
 class Reply(msgspec.Struct, gc=False):
-    """Every field is JSON text in one line, valid UTF-8; `null` where the answer has none."""
+    """Every field is JSON text in one line, valid UTF-8; `null` where the answer has none.
 
-    content: bytes = NULL
+    What is Raw is a piece of `whole`, not copied: join or decode it, and make `bytes` of it for anything else.
+    """
+
+    content: Raw = _NULL
     """The first choice's content, as it is: a string, null, a list of parts."""
-    finish_reason: bytes = NULL
-    model: bytes = NULL
-    usage: bytes = NULL
+    finish_reason: Raw = _NULL
+    model: Raw = _NULL
+    usage: Raw = _NULL
     whole: bytes = NULL
     """The answer; a JSON string of its text where it is no JSON."""
     is_json: bool = False
@@ -84,12 +87,12 @@ def read_reply(body: bytes) -> Reply:
         return read_reply(mended) if mended != text else Reply(whole=_as_string(body))
     except RecursionError:
         return Reply(whole=_as_string(body))
-    reply = Reply(model=bytes(answer.model), usage=bytes(answer.usage), whole=text, is_json=True)
+    reply = Reply(model=answer.model, usage=answer.usage, whole=text, is_json=True)
     if answer.choices:
         first = answer.choices[0]
-        reply.content = bytes(first.message.content if first.message is not None else first.text)
-        reply.finish_reason = bytes(first.finish_reason)
-    elif answer.choices is None and bytes(answer.output) != NULL:
+        reply.content = first.message.content if first.message is not None else first.text
+        reply.finish_reason = first.finish_reason
+    elif answer.choices is None and answer.output != _NULL:
         _read_output(text, reply)
     return reply
 
@@ -114,9 +117,9 @@ def _read_output(text: bytes, reply: Reply) -> None:
         return
     parts = [part.text for item in response.output for part in item.content or () if part.type == "output_text"]
     if parts:
-        reply.content = string("".join(parts))
+        reply.content = Raw(string("".join(parts)))
     details = response.incomplete_details
-    reply.finish_reason = bytes(details.reason if details is not None else response.status)
+    reply.finish_reason = details.reason if details is not None else response.status
 
 
 def _as_string(body: bytes) -> bytes:

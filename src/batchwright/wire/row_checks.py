@@ -7,6 +7,7 @@ could answer is a finding, everything else is for the vendor to judge.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -19,6 +20,8 @@ NULL = Raw(b"null")
 """The default of a field kept raw."""
 ELSEWHERE = (b'"image_url"', b'"file_id"', b'"file_url"')
 """Marks of input that is fetched or kept by the vendor: how many tokens it is cannot be told from the row's bytes."""
+_find_mark_end = re.compile(rb'_(?:url|id)"').search
+"""Finds every mark, and little else: nearly all rows are through with one search instead of three."""
 
 MAX_OUTPUT_TOKENS = 2**40
 """A row's own bound is clamped here: a number with hundreds of digits is legal JSON and no bound at all."""
@@ -103,6 +106,9 @@ def read_body(body: bytes | Raw, endpoint: str) -> BodyFacts | None:
 
 def _has_input_elsewhere(body: bytes | Raw) -> bool:
     data = bytes(body)
+    # With a single underscore, that of its bound's name, it has no mark: told by two scans that cost next to nothing.
+    if data.find(b"_") == data.rfind(b"_") or _find_mark_end(data) is None:
+        return False
     return any(mark in data for mark in ELSEWHERE) and (b"http" in data or b'"file_id"' in data)
 
 
@@ -112,10 +118,12 @@ def _output_bound(body: _Body) -> int:
         bound = max(bound, body.max_completion_tokens)
     if body.max_output_tokens is not None:
         bound = max(bound, body.max_output_tokens)
-    bound *= max(1, body.n or 1, body.best_of or 1)
-    if body.prompt != NULL and bytes(body.prompt).lstrip()[:1] == b"[":
+    if body.n or body.best_of:
+        bound *= max(1, body.n or 1, body.best_of or 1)
+    # A default is told by `is`, at no cost; what is not the default may still be a null that the row wrote.
+    if body.prompt is not NULL and bytes(body.prompt).lstrip()[:1] == b"[":
         bound *= max(1, len(_read_list(body.prompt)))
-    if body.previous_response_id != NULL:
+    if body.previous_response_id is not NULL and body.previous_response_id != NULL:
         return 0  # what the vendor keeps under that name is input too, of unknown length
     return bound if 0 <= bound < MAX_OUTPUT_TOKENS else 0
 

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from batchwright.core.endpoints import CHAT, EMBEDDINGS, BadEndpoint, normal_endpoint
 from batchwright.wire.json_text import kind_of
-from batchwright.wire.row_checks import Problem, nested_too_deeply
+from batchwright.wire.row_checks import BodyFacts, Problem, nested_too_deeply
 
 MAX_CUSTOM_ID_CHARS = 512
 """Labels in use are under 64 characters; this bounds what an index and every result line carry."""
@@ -41,6 +41,8 @@ class Parts(msgspec.Struct, gc=False):
     endpoint: str = CHAT
     """Empty: url or capability name none."""
     columns: bytes = b""
+    facts: BodyFacts | None = None
+    """Of a body that was read already, and is sound."""
 
 
 read_fields = msgspec.json.Decoder(dict[str, Raw]).decode

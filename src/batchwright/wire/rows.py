@@ -58,6 +58,9 @@ _MAX_CACHED = 10_000
 
 _ABSENT = Raw(b"")
 _BRACE = ord("{")
+_BACKSLASH = ord("\\")
+_BODY = b'"body":'
+_BLANKS = b" \t\r\n"
 
 
 class _Line(msgspec.Struct, gc=False):
@@ -123,6 +126,10 @@ class RowDecoder:
         line = line.strip()
         if self._options.prompt:
             return self._decode_columns(line, number)
+        if line.endswith(b"}}") and not self._templated:
+            row = self._decode_in_two(line, number)
+            if row is not None:
+                return row
         try:
             top = _read_line(line)
         except (msgspec.DecodeError, RecursionError):
@@ -131,12 +138,8 @@ class RowDecoder:
         body = bytes(top.body)
         if not body:
             return self._decode_flat(line, number, top)
-        if body[0] != _BRACE or bytes(top.capability) or self._templated:
-            return self._explain(line, number)
-        endpoint = CHAT
-        if top.url is not None:
-            endpoint = self._url_endpoint if top.url == self._url else self._read_url(top.url)
-        if not endpoint or (top.method is not None and top.method != "POST"):
+        endpoint = self._endpoint_of(top)
+        if body[0] != _BRACE or not endpoint or self._templated:
             return self._explain(line, number)
         return self._build(Parts(body, top.custom_id or None, endpoint), number, line)
 
@@ -182,6 +185,38 @@ class RowDecoder:
         return SourceRow(row=row, finding=findings[0], also=tuple(findings[1:]))
 
     # ------------------------------------------------------------------------------------------------- the shapes
+
+    def _decode_in_two(self, line: bytes, number: int) -> SourceRow | None:
+        """A sound line whose last field is the body, as nearly all are; None for any other, to be decoded as a whole.
+
+        Decoding the whole reads the body twice: to find its end, and for its facts. Here what stands before the body is
+        decoded, with null in the body's place, then the body. Both are checked fully, and together they are the line:
+        an unescaped `"body":` after which `null}` completes an object is a key of that very object.
+        """
+        at = line.find(_BODY)
+        if at < 0 or line[at - 1] == _BACKSLASH:
+            return None
+        start = at + len(_BODY)
+        try:
+            top = _read_line(line[:start] + b"null}")
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        endpoint = self._endpoint_of(top)
+        if not endpoint:
+            return None
+        body = line[start:-1].strip(_BLANKS)
+        facts = read_body(body, endpoint)
+        if facts is None:
+            return None
+        return self._build(Parts(body, top.custom_id or None, endpoint, facts=facts), number, line)
+
+    def _endpoint_of(self, top: _Line) -> str:
+        """Empty: that has to be looked at slowly, or cannot be sent."""
+        if top.capability is not _ABSENT or (top.method is not None and top.method != "POST"):
+            return ""
+        if top.url is None:
+            return CHAT
+        return self._url_endpoint if top.url == self._url else self._read_url(top.url)
 
     def _decode_flat(self, line: bytes, number: int, top: _Line) -> SourceRow:
         """No body inside: the line is the body, or is to become one."""
@@ -240,7 +275,7 @@ class RowDecoder:
     def _build(self, parts: Parts, number: int, line: bytes) -> SourceRow:
         problems: list[Problem] = []
         body, endpoint, custom_id = parts.body, parts.endpoint, parts.custom_id
-        facts = read_body(body, endpoint)
+        facts = parts.facts or read_body(body, endpoint)
         if facts is None:
             facts, problems = explain_body(body, endpoint)
         model = facts.model or self._model

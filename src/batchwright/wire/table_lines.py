@@ -91,8 +91,8 @@ def _added(view: RowView) -> list[str]:
     answer = finish_reason = flag = kind_name = code = message = ""
     if record is not None and row_map.is_success(view.byte):
         reply = read_reply(record.body)
-        answer = _text(reply.content)
-        finish_reason = _text(reply.finish_reason)
+        answer = _text(bytes(reply.content))
+        finish_reason = _text(bytes(reply.finish_reason))
         found = row_map.BYTE_FLAGS[view.byte]
         flag = "" if found is Flag.PLAIN else found.value
     elif row_map.is_end(view.byte):
