@@ -24,8 +24,10 @@ def fold(packed: Iterable[bytes], counted: bytes, rows: range | None = None) -> 
     closed before it ended anew), has its earlier outcome back, with the attempts and the cost of the note.
     """
     kept = list(packed)
-    wanted = rows if rows is not None else range(len(counted))
-    last = {record.row: record for frame in kept for record in frames.unpack_records(frame) if record.row in wanted}
+    if rows is None or len(rows) == len(counted):
+        last = frames.last_records(kept)
+    else:  # What is not wanted is let go frame by frame: answers may be large.
+        last = {record.row: record for frame in kept for record in frames.unpack_records(frame) if record.row in rows}
     noted = {row for row, record in last.items() if record.byte <= row_map.RESERVED and counted[row] > row_map.RESERVED}
     if noted:
         for frame in kept:

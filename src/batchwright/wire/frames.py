@@ -17,7 +17,7 @@ from batchwright.core.records import Record, SegmentInput
 
 ZSTD_LEVEL = 3
 TEXTS_LEVEL = 1
-"""Of rows' texts: a fifth less time than level 3, for about a tenth more bytes."""
+"""Of rows' texts: a fifth less time than level 3, for a tenth to a fifth more bytes."""
 _LENGTH_BYTES = 4
 """Before an input's first frame: how long it is."""
 
