@@ -195,6 +195,7 @@ def _make_room(chance: Random, plan: Plan) -> None:
         for vendor in VENDORS:
             plan.periods[vendor].append(Period(START_S, START_S + 15.0, Fault.AUTH))
         plan.trouble_until_s = max(plan.trouble_until_s, 40.0)
+        plan.user.extend((moment_s, Fault.RESUME) for moment_s in (4.0, 8.0, 12.0, 17.0, 25.0, 33.0))
     elif call == "reopen":
         for batch in plan.batches:
             batch.retries = max(1, batch.retries)

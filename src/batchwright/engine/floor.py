@@ -106,7 +106,8 @@ class Floor:
         if pause is None:
             return
         desk.known_pause = True
-        left_s = (pause.probe_at_ms - self._now_ms()) / 1000
+        # Never longer than from one probe to the next: the calendar may have been set back meanwhile.
+        left_s = min(self._settings.lane_probe_s, (pause.probe_at_ms - self._now_ms()) / 1000)
         if self.honours_pauses and left_s > 0:
             desk.lane.pause(pause.reason)
             desk.probe_at_s = now_s + left_s

@@ -242,6 +242,7 @@ class Worker:
     # ------------------------------------------------------------------------------------------------------ propose
 
     def _propose(self, now_s: float) -> Proposal:
+        self.sender.book_held(now_s)
         changed = self.sender.changed
         if self.sender.sending:
             for desk in self.floor.desks.values():
@@ -280,7 +281,8 @@ class Worker:
                 context.spent_picousd = 0
         self.sender.landing_bytes = self.sender.answer_bytes
         self.sender.answer_bytes = 0
-        self.sender.book_held(now_s)
+        if self.sender.too_many:
+            self.sender.book_held(now_s)
         return proposal
 
     def _look(self, now_s: float) -> None:

@@ -185,7 +185,7 @@ def _stated_cost(parsed: Parsed, profile: Profile) -> int:
 
 
 def _error_in_success(status: int, body: bytes, *, parsed: Parsed, error: object, profile: Profile) -> Answer:
-    view = error_in_success(error) or ErrorView(message="the answer is an error object that says nothing")
+    view = error_in_success(error) or ErrorView()
     spent = read_spent(parsed.usage)
     return Answer(
         kind=kind_in_success(view, profile),
@@ -193,7 +193,7 @@ def _error_in_success(status: int, body: bytes, *, parsed: Parsed, error: object
         body=body,
         code=view.code,
         param=view.param,
-        message=view.message,
+        message=view.message or ("" if view.code else "the answer is an error object that says nothing"),
         prompt_tokens=spent.prompt_tokens,
         completion_tokens=spent.completion_tokens,
         cached_tokens=spent.cached_tokens,
