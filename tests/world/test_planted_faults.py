@@ -133,7 +133,7 @@ PLANTED = (
     ),
     Planted(forget_the_cap, frozenset({Law.CAP}), range(10)),
     Planted(replace_an_answer_by_a_failure, frozenset({Law.KEEPS_ANSWERS}), range(100, 130)),
-    Planted(send_although_the_lease_may_be_over, frozenset({Law.ONE_HOLDER}), range(100, 130)),
+    Planted(send_although_the_lease_may_be_over, frozenset({Law.ONE_HOLDER}), range(700, 710)),
     Planted(file_a_retry_by_position, frozenset({Law.OWN_ANSWER, Law.NOT_TWICE, Law.RESERVED_BEFORE_SENT}), range(10)),
 )
 
