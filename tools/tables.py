@@ -106,6 +106,7 @@ def _decision(kind: FailureKind, *, in_outage: bool = False, used: int = 0, rate
         on_uncertain=OnUncertain.RETRY,
         in_outage=in_outage,
         lane_had_success_since=True,
+        scatter=True,
         chance=0.5,
     )
 

@@ -25,6 +25,7 @@ def decided(kind: FailureKind, **changes: Any) -> Decision:
         "on_uncertain": OnUncertain.RETRY,
         "in_outage": False,
         "lane_had_success_since": False,
+        "scatter": False,
         "chance": 0.5,
     }
     return decide(kind=kind, **{**asked, **changes})
@@ -128,6 +129,7 @@ def test_every_decision_is_one_of_the_two(
         on_uncertain=policy,
         in_outage=in_outage,
         lane_had_success_since=success,
+        scatter=success,
         chance=chance,
     )
     assert decision.again is (decision.end is None)
@@ -138,24 +140,34 @@ def test_every_decision_is_one_of_the_two(
 
 @pytest.mark.parametrize(
     ("earlier", "span_s"),
-    [(0, 0.5), (1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0), (7, 32.0), (8, 60.0), (9, 60.0), (100_000, 60.0)],
+    [(0, 0.5), (1, 1.0), (2, 2.0), (3, 4.0), (6, 32.0), (7, 60.0), (8, 60.0), (100_000, 60.0)],
 )
 @given(chance=st.floats(0.0, 1.0, exclude_max=True))
-def test_back_off_doubles_from_the_third_on_up_to_a_minute_with_full_jitter(
-    earlier: int, span_s: float, chance: float
-) -> None:
-    assert backoff_s(earlier=earlier, wait_s=0.0, chance=chance) == pytest.approx(chance * span_s)
+def test_back_off_doubles_up_to_a_minute_with_full_jitter(earlier: int, span_s: float, chance: float) -> None:
+    assert backoff_s(earlier=earlier, wait_s=0.0, scatter=False, chance=chance) == pytest.approx(chance * span_s)
     assert span_s <= BACKOFF_MAX_S
 
 
+@pytest.mark.parametrize(
+    ("earlier", "span_s"), [(0, 0.25), (1, 0.25), (2, 0.25), (3, 0.5), (4, 1.0), (10, 60.0), (100_000, 60.0)]
+)
+@given(chance=st.floats(0.0, 1.0, exclude_max=True))
+def test_while_others_get_through_it_begins_shorter_and_doubles_from_the_fourth_failure_on(
+    earlier: int, span_s: float, chance: float
+) -> None:
+    assert backoff_s(earlier=earlier, wait_s=0.0, scatter=True, chance=chance) == pytest.approx(chance * span_s)
+
+
 @given(wait_s=st.floats(0.001, 86_400.0), chance=st.floats(0.0, 1.0, exclude_max=True), earlier=st.integers(0, 30))
-def test_what_the_vendor_asks_for_is_never_shortened(wait_s: float, chance: float, earlier: int) -> None:
-    assert backoff_s(earlier=earlier, wait_s=wait_s, chance=chance) >= wait_s
-    spread_s = backoff_s(earlier=earlier, wait_s=wait_s, chance=0.999) - backoff_s(
-        earlier=earlier, wait_s=wait_s, chance=0.0
-    )
+@pytest.mark.parametrize("scatter", [False, True])
+def test_what_the_vendor_asks_for_is_never_shortened(scatter: bool, wait_s: float, chance: float, earlier: int) -> None:
+    def wait(chance: float) -> float:
+        return backoff_s(earlier=earlier, wait_s=wait_s, scatter=scatter, chance=chance)
+
+    assert wait(chance) >= wait_s
+    spread_s = wait(0.999) - wait(0.0)
     assert spread_s >= 0.99 * SPREAD_MIN_S
 
 
 def test_a_wait_of_weeks_is_taken_for_a_day() -> None:
-    assert backoff_s(earlier=0, wait_s=1e12, chance=0.0) == 24 * 3600.0
+    assert backoff_s(earlier=0, wait_s=1e12, scatter=False, chance=0.0) == 24 * 3600.0

@@ -144,6 +144,7 @@ class LaneWorld:
             on_uncertain=OnUncertain.RETRY,
             in_outage=self.lane.in_outage,
             lane_had_success_since=self.lane.last_success_s > sent_s,
+            scatter=self.lane.scatters,
             chance=self._chance.random(),
         )
         self._used[row] += decision.uses_attempt

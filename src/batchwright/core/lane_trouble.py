@@ -44,7 +44,6 @@ class LaneTrouble:
         "_failing_since_s",
         "_next_probe_s",
         "_outage_reason",
-        "_outage_run",
         "_outage_since_s",
         "_patience_s",
         "_probe_allowed",
@@ -59,6 +58,7 @@ class LaneTrouble:
         "active",
         "floor_s",
         "in_outage",
+        "outage_run",
         "paused_reason",
     )
 
@@ -80,7 +80,7 @@ class LaneTrouble:
         """When anybody last wanted something of the lane while it failed."""
         self._reached = False
         """Some attempt proved that the address exists."""
-        self._outage_run = 0
+        self.outage_run = 0
         self._outage_since_s = NEVER
         self._outage_reason = ""
         self._probe_wait_s = PROBE_FIRST_S
@@ -139,7 +139,7 @@ class LaneTrouble:
             over = True
         self._reached = True
         self._failing_since_s = None
-        self._outage_run = 0
+        self.outage_run = 0
         self._starved = 0
         if over:
             self._end()
@@ -149,14 +149,14 @@ class LaneTrouble:
         """Something came that is neither a sign of an outage nor of its end."""
         self._reached = True
         self._failing_since_s = None
-        self._outage_run = 0
+        self.outage_run = 0
         self._probe_failed(now_s, sent_s)
 
     def refused(self, now_s: float, in_flight: int) -> bool:
         """A 429: no outage, but no success either. True if that ended an outage."""
         over = self.in_outage
         self._reached = True
-        self._outage_run = 0
+        self.outage_run = 0
         self._outage_reason = "rate limit"
         if over:
             self._end()
@@ -169,14 +169,14 @@ class LaneTrouble:
 
     def out(self, now_s: float, reason: str, in_flight: int, sent_s: float) -> None:
         """A sign of an outage. `reason`: for a person."""
-        if not self._outage_run:
+        if not self.outage_run:
             self._outage_since_s = now_s
-        self._outage_run += 1
+        self.outage_run += 1
         self._outage_reason = reason
         self._failing(now_s, in_flight)
         if self.in_outage:
             self._probe_failed(now_s, sent_s)
-        elif self._outage_run >= OUTAGE_ANSWERS and now_s - self._outage_since_s >= OUTAGE_AFTER_S:
+        elif self.outage_run >= OUTAGE_ANSWERS and now_s - self._outage_since_s >= OUTAGE_AFTER_S:
             self.in_outage = True
             self._probe_out = False
             self._probe_wait_s = PROBE_FIRST_S

@@ -32,6 +32,9 @@ NOTHING_LEFT_S = 1.0
 PLENTY_SHARE = 0.75
 """Of a stated limit; with more than this remaining it does not bind."""
 
+SCATTERED_RUN = 2
+"""So many signs of an outage one after another are still scatter."""
+
 PROVES_NOTHING = frozenset({FailureKind.BAD_RESPONSE, FailureKind.INTERNAL})
 """A gateway's own page, or an exception of ours: no sign that the vendor behind works."""
 
@@ -103,6 +106,16 @@ class Lane:
     @property
     def in_outage(self) -> bool:
         return self._trouble.in_outage
+
+    @property
+    def scatters(self) -> bool:
+        """Whether a failure now says little of the lane: it answers others, and few are refused or fail in a row."""
+        trouble = self._trouble
+        return (
+            self.last_success_s > NEVER
+            and trouble.outage_run <= SCATTERED_RUN
+            and not (trouble.in_outage or self._adaptive.crowded)
+        )
 
     # ------------------------------------------------------------------------------------------------------- sending
 

@@ -25,9 +25,13 @@ from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import KINDS, FailureKind, SentAgain
 
 BACKOFF_FIRST_S = 0.5
-"""The first two back-offs are drawn from 0 to this, each later one from twice the range of the one before. A second
-failure of one row is mostly scatter: of ten thousand rows at a vendor that fails 6% two fail three times, and a run
-would wait for them alone."""
+"""The first back-off is drawn from 0 to this, each later one from twice the range of the one before."""
+SCATTER_S = 0.25
+"""The same for a failure that is scatter: its lane answers others. It stays so for the first three: of ten thousand
+rows at a vendor that fails 6% two fail three times, and a run would wait for them alone. (At a vendor that fails
+altogether five attempts would be gone before anybody could call it an outage.)"""
+SCATTERED_FIRST = 2
+"""So many earlier failures leave the range of a scattered one as it is."""
 BACKOFF_MAX_S = 60.0
 """A vendor's limits are by the minute: waiting longer without being told to gains nothing."""
 SPREAD_MIN_S = 0.5
@@ -69,14 +73,17 @@ class Decision(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     too large is not in doubt: it was answered, and is counted as billed."""
 
 
-def backoff_s(*, earlier: int, wait_s: float, chance: float) -> float:
+def backoff_s(*, earlier: int, wait_s: float, scatter: bool, chance: float) -> float:
     """The wait before the next attempt, after `earlier` failed ones before the present.
 
     Exponential with full jitter: uniform from 0 to the range. A vendor's own wait (`wait_s`; 0: none) is a floor under
     it, never shortened, with the jitter on top. `chance` is uniform in [0, 1).
     """
     # The exponent is bounded before the power is taken: a row may be rate-limited thousands of times.
-    span_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(max(0, earlier - 1), 10))
+    if scatter:
+        span_s = min(BACKOFF_MAX_S, SCATTER_S * 2.0 ** min(max(0, earlier - SCATTERED_FIRST), 10))
+    else:
+        span_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(earlier, 10))
     if wait_s <= 0.0:
         return chance * span_s
     floor_s = min(wait_s, FLOOR_MAX_S)
@@ -93,12 +100,14 @@ def decide(
     on_uncertain: OnUncertain,
     in_outage: bool,
     lane_had_success_since: bool,
+    scatter: bool,
     chance: float,
 ) -> Decision:
     """Decides about a row whose attempt just ended as `kind`.
 
     `used` and `rate_limits` are the row's counts before this attempt (`Record`); `lane_had_success_since`: its lane
-    got another row through since this row's attempt before (or, at its first, since this attempt was sent).
+    got another row through since this row's attempt before (or, at its first, since this attempt was sent). `scatter`:
+    the failure says little of its lane (`Lane.scatters`).
     """
     row = KINDS[kind]
     match row.sent_again:
@@ -110,7 +119,7 @@ def decide(
             counted = kind is FailureKind.RATE_LIMITED and lane_had_success_since
             if counted and rate_limits + 1 >= RATE_LIMITS_MAX:
                 return Decision(again=False, end=kind, rate_limit_counted=True)
-            delay_s = backoff_s(earlier=used + rate_limits, wait_s=wait_s, chance=chance)
+            delay_s = backoff_s(earlier=used + rate_limits, wait_s=wait_s, scatter=scatter, chance=chance)
             return Decision(again=True, delay_s=delay_s, rate_limit_counted=counted)
         case SentAgain.ATTEMPTS:
             doubt = row.may_be_paid
@@ -120,7 +129,7 @@ def decide(
             uses = doubt or not (in_outage and kind is FailureKind.OVERLOADED)
             if uses and used + 1 >= max_attempts:
                 return Decision(again=False, end=kind, uses_attempt=True, doubt=doubt)
-            delay_s = backoff_s(earlier=used + rate_limits, wait_s=wait_s, chance=chance)
+            delay_s = backoff_s(earlier=used + rate_limits, wait_s=wait_s, scatter=scatter, chance=chance)
             return Decision(again=True, delay_s=delay_s, uses_attempt=uses, doubt=doubt)
         case _:
             assert_never(row.sent_again)

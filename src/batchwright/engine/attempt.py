@@ -252,6 +252,7 @@ class Attempts:
             on_uncertain=spec.on_uncertain,
             in_outage=desk.lane.in_outage,
             lane_had_success_since=had_success,
+            scatter=desk.lane.scatters,
             chance=self._chance.random(),
         )
 
