@@ -81,16 +81,25 @@ def test_one_target_an_endpoint() -> None:
     assert asyncio.run(run()) == ["http://x/v1/chat/completions", "http://x/v1/embeddings"]
 
 
-class RefusingClient(FaultyClient):
-    """Every request is refused with a body that repeats the key."""
+class RepeatingClient(FaultyClient):
+    """Every request is answered with a body that repeats the key."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, status: int, body: bytes) -> None:
         super().__init__()
+        self.status = status
         self.body = body
 
     def send(self, body: bytes, on_end: Callable[[HttpEnd], None]) -> HttpFlight:
-        asyncio.get_running_loop().call_soon(on_end, HttpReply(401, b"HTTP/1.1 401 No", self.body))
+        asyncio.get_running_loop().call_soon(on_end, HttpReply(self.status, b"HTTP/1.1 %d X" % self.status, self.body))
         return self
+
+
+async def answer_of(client: RepeatingClient, key: str) -> Answer:
+    profile = build_profile("general")
+    vendor = OpenAIVendor(client, base_url="http://x/v1", key=key, profile=profile, clock=LoopClock(), agent="t")
+    ended: asyncio.Queue[Answer] = asyncio.Queue()
+    vendor.send("/chat/completions", b"{}", ended.put_nowait)
+    return await ended.get()
 
 
 @pytest.mark.parametrize(
@@ -98,20 +107,15 @@ class RefusingClient(FaultyClient):
     [("sk-very-secret-1", "no such key: [key]"), ("none", "no such key: none")],
 )
 def test_a_key_that_the_vendor_repeats_goes_no_further(key: str, message: str) -> None:
-    async def run() -> Answer:
-        body = b'{"error":{"message":"no such key: %b","code":"invalid_api_key","param":"%b"}}' % ((key.encode(),) * 2)
-        vendor = OpenAIVendor(
-            RefusingClient(body),
-            base_url="http://x/v1",
-            key=key,
-            profile=build_profile("general"),
-            clock=LoopClock(),
-            agent="t",
-        )
-        ended: asyncio.Queue[Answer] = asyncio.Queue()
-        vendor.send("/chat/completions", b"{}", ended.put_nowait)
-        return await ended.get()
-
-    answer = asyncio.run(run())
+    body = b'{"error":{"message":"no such key: %b","code":"invalid_api_key","param":"%b"}}' % ((key.encode(),) * 2)
+    answer = asyncio.run(answer_of(RepeatingClient(401, body), key))
     assert (answer.kind, answer.message) == (FailureKind.AUTH, message)
     assert (key in repr(answer)) is (key == "none"), "neither message, code, param nor body holds a real key"
+
+
+def test_a_success_that_echoes_the_key_is_kept_without_it() -> None:
+    """A debugging proxy echoes the request's headers; the rest of the answer stays as it came."""
+    key = "sk-very-secret-1"
+    body = b'{"choices":[{"message":{"content":"yes"},"finish_reason":"stop"}],"seen":{"authorization":"Bearer %b"}}'
+    answer = asyncio.run(answer_of(RepeatingClient(200, body % key.encode()), key))
+    assert (answer.kind, answer.body) == (None, body % b"[key]")

@@ -50,6 +50,7 @@ class OpenAIVendor:
             headers["authorization"] = f"Bearer {key}"
         self._open_target = _target_opener(http, base_url, headers)
         self._hide_key = _key_hider(key)
+        self._secret = key.encode("latin-1", "replace") if len(key) >= LEAST_KEY_CHARS else b""
         self._targets: dict[str, HttpTarget] = {}
         self._profile = profile
         self._clock = clock
@@ -76,7 +77,8 @@ class OpenAIVendor:
             answer = classify(end, self._profile, endpoint=endpoint, now_ms=self._clock.now_ms(), sample=sample)
         except Exception as error:
             return internal_answer(error)
-        if answer.kind is not None:
+        # A success is looked at for the key as it is alone: it is mostly a model's own text, and on every row's way.
+        if answer.kind is not None or (self._secret and self._secret in answer.body):
             self._hide_key(answer)
         return answer
 
