@@ -125,7 +125,8 @@ class Floor:
                 continue
             for queue in segment.queues.values():
                 desk = queue.line.desk
-                if desk.vendor is not None and not desk.blocked and (queue.pending or segment.reserved):
+                can_send = desk.vendor is not None and not desk.blocked and not desk.lane.in_outage
+                if can_send and (queue.pending or segment.reserved):
                     return segment, queue
         return None
 
