@@ -152,7 +152,7 @@ def _may_state_cost(destination: Destination, endpoint: str, body: bytes) -> boo
 async def _open_vendors(settings: Settings, clock: SystemClock) -> AsyncIterator[OpenVendors]:
     """Every vendor and client that is opened is closed at the end, the local model's server with them."""
     keys, environ = settings.key_values(), settings.process_environment()
-    dotenv_keys = settings.variables.dotenv
+    variables = settings.variables
 
     def open_http(timeout_s: float) -> HttpClient:
         timeouts = Timeouts(first_byte_s=timeout_s, total_s=timeout_s) if timeout_s else Timeouts()
@@ -164,7 +164,9 @@ async def _open_vendors(settings: Settings, clock: SystemClock) -> AsyncIterator
         cache = settings.cache_dir
         return await open_local_vendor(destination, http=http, environ=environ, cache=cache, clock=clock)
 
-    vendors = OpenVendors(open_http, keys, clock, local=open_local, dotenv_keys=dotenv_keys)
+    vendors = OpenVendors(
+        open_http, keys, clock, local=open_local, dotenv_keys=variables.dotenv, dotenv_file=variables.dotenv_file
+    )
     try:
         yield vendors
     finally:

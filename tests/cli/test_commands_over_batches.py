@@ -141,7 +141,7 @@ def test_a_table_on_a_terminal(mixed: Machine, invoke: Invoke, monkeypatch: pyte
 def test_cancel(mixed: Machine, invoke: Invoke) -> None:
     result = invoke("cancel", FIRST)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "cancelled, 2 answers kept" in result.stderr
+    assert f"cancelled, 2 answers kept. This writes them: batchwright export {FIRST} -o FILE" in result.stderr
     assert mixed.batches[FIRST].open_rows() == []
 
 

@@ -36,6 +36,36 @@ def test_one_that_has_not_ended_keeps_all(two: Machine, invoke: Invoke) -> None:
     refused = invoke("delete", "aa", "bb", "--yes")
     assert (refused.exit_code, list(two.batches)) == (2, [ENDED, OPEN])
     assert f"batchwright cancel {OPEN}" in refused.stderr
+    assert "Nothing was deleted." in refused.stderr
+
+
+def test_one_that_is_in_use_keeps_all(two: Machine, invoke: Invoke) -> None:
+    asyncio.run(two.add("batch_cc00", Flag.PLAIN))
+    two.in_use.add("batch_cc00")
+    refused = invoke("delete", "aa", "cc", "--yes")
+    assert (refused.exit_code, list(two.batches)) == (2, [ENDED, OPEN, "batch_cc00"])
+    assert "batch_cc00 is in use" in refused.stderr
+    assert "Nothing was deleted." in refused.stderr
+    unknown = invoke("delete", "aa", "zz", "--yes")
+    assert (unknown.exit_code, "Nothing was deleted." in unknown.stderr, ENDED in two.batches) == (2, True, True)
+
+
+def test_one_that_is_taken_meanwhile_says_what_is_left(
+    two: Machine, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("batch_cc00", "batch_dd00"):
+        asyncio.run(two.add(name, Flag.PLAIN))
+
+    def agree() -> bool:
+        two.in_use.add("batch_cc00")
+        return True
+
+    monkeypatch.setattr("batchwright.cli.delete.can_ask", agree)
+    broken = invoke("delete", "aa", "cc", "dd", input="y\n")
+    assert (broken.exit_code, list(two.batches)) == (2, [OPEN, "batch_cc00", "batch_dd00"])
+    assert f"{ENDED}: deleted." in broken.stderr
+    assert "batch_cc00 is in use" in broken.stderr
+    assert f"Deleted before that: {ENDED}. Not tried: batch_dd00." in broken.stderr
 
 
 @pytest.mark.parametrize(("answer", "left"), [("n\n", [ENDED, OPEN]), ("\n", [ENDED, OPEN]), ("y\n", [OPEN])])

@@ -16,16 +16,16 @@ from support.settings_places import Places
 
 URL = "https://llm.example/v1"
 URL_PLACES = [Origin.COMMAND_LINE, Origin.ENVIRONMENT, Origin.DOTENV, Origin.PROJECT_FILE, Origin.USER_FILE]
-KEY_PLACES = [Origin.ENVIRONMENT, Origin.DOTENV]
+KEY_PLACES = [(Origin.ENVIRONMENT,), (Origin.DOTENV,), (), (Origin.ENVIRONMENT, Origin.DOTENV)]
 
 
-def load_pair(folder: Path, key: Origin | None, url: Origin, *, allowed: bool = False) -> Settings:
-    """`key` None: its variable is set nowhere. `allowed`: the user file has the pair, beside what is asked about."""
+def load_pair(folder: Path, keys: tuple[Origin, ...], url: Origin, *, allowed: bool = False) -> Settings:
+    """`keys`: where its variable is set. `allowed`: the user file has the pair, beside what is asked about."""
     places, flags = Places(folder), {}
-    if key is Origin.ENVIRONMENT:
+    if Origin.ENVIRONMENT in keys:
         places.environment["CORP_KEY"] = "sk-1"
-    elif key is Origin.DOTENV:
-        places.dotenv = "CORP_KEY=sk-1\n"
+    if Origin.DOTENV in keys:
+        places.dotenv = "CORP_KEY=sk-1-dotenv\n"
     if url in (Origin.COMMAND_LINE, Origin.ENVIRONMENT, Origin.DOTENV):
         places.environment["BATCHWRIGHT_API_KEY_ENV"] = "CORP_KEY"
     match url:
@@ -48,26 +48,28 @@ def load_pair(folder: Path, key: Origin | None, url: Origin, *, allowed: bool = 
 
 WITHHELD, ANY_KEY, DOTENV_KEY = "withheld", "any", ".env"
 ONE_SOURCE = {
-    # address from: by where the key is from (the environment, a .env, not set)
-    Origin.COMMAND_LINE: (ANY_KEY, ANY_KEY, ANY_KEY),
-    Origin.ENVIRONMENT: (ANY_KEY, ANY_KEY, ANY_KEY),
-    Origin.DOTENV: (WITHHELD, DOTENV_KEY, WITHHELD),
-    Origin.PROJECT_FILE: (WITHHELD, WITHHELD, WITHHELD),
-    Origin.USER_FILE: (WITHHELD, WITHHELD, WITHHELD),
+    # address from: by where the key is from (the environment, a .env, not set, both)
+    Origin.COMMAND_LINE: (ANY_KEY, ANY_KEY, ANY_KEY, ANY_KEY),
+    Origin.ENVIRONMENT: (ANY_KEY, ANY_KEY, ANY_KEY, ANY_KEY),
+    Origin.DOTENV: (WITHHELD, DOTENV_KEY, WITHHELD, DOTENV_KEY),
+    Origin.PROJECT_FILE: (WITHHELD, WITHHELD, WITHHELD, WITHHELD),
+    Origin.USER_FILE: (WITHHELD, WITHHELD, WITHHELD, WITHHELD),
 }
 
 
 @pytest.mark.parametrize("allowed", [False, True], ids=["", "pair in the user file"])
 @pytest.mark.parametrize("url", URL_PLACES)
-@pytest.mark.parametrize("key", [*KEY_PLACES, None])
-def test_every_pair_of_sources(tmp_path: Path, key: Origin | None, url: Origin, allowed: bool) -> None:
-    settings = load_pair(tmp_path, key, url, allowed=allowed)
+@pytest.mark.parametrize("keys", KEY_PLACES)
+def test_every_pair_of_sources(tmp_path: Path, keys: tuple[Origin, ...], url: Origin, allowed: bool) -> None:
+    settings = load_pair(tmp_path, keys, url, allowed=allowed)
     destination = settings.destinations[0]
     assert (destination.base_url, destination.key_env) == (URL, "CORP_KEY")
     by_key = ONE_SOURCE[url]
-    expected = ANY_KEY if allowed else by_key[2 if key is None else KEY_PLACES.index(key)]
-    found = WITHHELD if destination.unusable else DOTENV_KEY if destination.dotenv_key else ANY_KEY
+    expected = ANY_KEY if allowed else by_key[KEY_PLACES.index(keys)]
+    found = WITHHELD if destination.unusable else DOTENV_KEY if destination.dotenv_file else ANY_KEY
     assert found == expected
+    if found is DOTENV_KEY:
+        assert destination.dotenv_file == str(tmp_path / "project" / ".env")
     if expected is not WITHHELD:
         assert settings.remedies == {}
         return
@@ -78,7 +80,7 @@ def test_every_pair_of_sources(tmp_path: Path, key: Origin | None, url: Origin, 
     assert "sk-1" not in reason + remedy
     assert f"--base-url {URL}" in remedy
     assert f"put these lines into {tmp_path / 'home' / 'config.toml'}" in remedy
-    assert ("and set CORP_KEY" in remedy) == (key is None)
+    assert ("and set CORP_KEY" in remedy) == (not keys)
 
 
 def _address_source(settings: Settings, url: Origin) -> str:
@@ -90,7 +92,7 @@ def _address_source(settings: Settings, url: Origin) -> str:
 @pytest.mark.parametrize("url", [Origin.DOTENV, Origin.PROJECT_FILE, Origin.USER_FILE])
 def test_the_remedy_is_what_it_takes(tmp_path: Path, url: Origin) -> None:
     """The lines it says, put where it says, and nothing else."""
-    settings = load_pair(tmp_path, Origin.ENVIRONMENT, url)
+    settings = load_pair(tmp_path, (Origin.ENVIRONMENT,), url)
     (remedy,) = settings.remedies.values()
     lines = "\n".join(line.strip() for line in remedy.splitlines() if line.startswith("    "))
     places = Places(tmp_path, environment={**settings.variables.environment}, user=lines)
@@ -99,6 +101,37 @@ def test_the_remedy_is_what_it_takes(tmp_path: Path, url: Origin) -> None:
     if url is Origin.USER_FILE:
         places.user = f"base_url = '{URL}'\n{lines}"
     assert [to.unusable for to in places.load().destinations] == [""] * len(places.load().destinations)
+
+
+WHOLE_DOTENVS = [
+    f"OPENAI_BASE_URL={URL}\nOPENAI_API_KEY=sk-2\n",
+    f"BATCHWRIGHT_BASE_URL={URL}\nBATCHWRIGHT_API_KEY_ENV=OPENAI_API_KEY\nOPENAI_API_KEY=sk-2\n",
+    f"BATCHWRIGHT_VENDOR=corp\nBATCHWRIGHT_BASE_URL={URL}\nOPENAI_API_KEY=sk-2\n",
+]
+
+
+@pytest.mark.parametrize("text", WHOLE_DOTENVS, ids=["unnamed", "named variable", "named vendor"])
+@pytest.mark.parametrize("ambient", ["sk-1", "no key at all"])
+def test_a_dotenv_with_address_and_key_is_whole_whatever_the_environment_holds(
+    tmp_path: Path, text: str, ambient: str
+) -> None:
+    environment = {"OPENAI_API_KEY": ambient, "BATCHWRIGHT_API_KEY": ambient}
+    places = Places(tmp_path, dotenv=text, environment=environment)
+    if "VENDOR" in text:
+        places.user = vendor("https://corp.example/v1", "OPENAI_API_KEY")
+    destination = places.load().destinations[0]
+    assert (destination.base_url, destination.key_env, destination.unusable) == (URL, "OPENAI_API_KEY", "")
+    assert destination.dotenv_file == str(places.project_folder / ".env")
+
+
+def test_of_two_unnamed_keys_the_one_that_may_be_sent(tmp_path: Path) -> None:
+    places = Places(tmp_path, dotenv=f"OPENAI_BASE_URL={URL}\nBATCHWRIGHT_API_KEY=sk-2\n")
+    places.environment = {"OPENAI_API_KEY": "sk-1"}
+    theirs = places.load().destinations[0]
+    assert (theirs.key_env, theirs.unusable, bool(theirs.dotenv_file)) == ("BATCHWRIGHT_API_KEY", "", True)
+    places.user = vendor(key_env="OPENAI_API_KEY")
+    trusted = places.load().destinations[0]
+    assert (trusted.key_env, trusted.unusable, trusted.dotenv_file) == ("OPENAI_API_KEY", "", "")
 
 
 def test_the_rule_itself_over_all_origins() -> None:
@@ -151,6 +184,10 @@ def test_blanks_around_a_key_are_no_part_of_it_and_blanks_alone_no_key(tmp_path:
     places.environment["CORP_KEY"] = "  "
     with pytest.raises(UsageError, match="needs the variable CORP_KEY, which is neither set"):
         places.load({"vendor": "corp"})
+    places.dotenv = "CORP_KEY=sk-2\n"
+    beside = places.load({"vendor": "corp", "base_url": URL})
+    assert beside.destinations[0].unusable == ""
+    assert beside.key("CORP_KEY") == beside.key_values()["CORP_KEY"] == "sk-2"
 
 
 def test_a_profile_that_does_not_exist(tmp_path: Path) -> None:
@@ -326,11 +363,16 @@ def test_a_model_file_takes_every_row_unless_an_endpoint_is_named_too(tmp_path: 
     for file in (models / "tiny.gguf", places.project_folder / "tiny.gguf"):
         file.write_bytes(b"GGUF and so on")
     alone = places.load({"gguf": "models/tiny.gguf"})
-    assert protocols(alone.destinations, "", "gpt-4o", "local/x") == ["local"] * 3
+    assert protocols(alone.destinations, "", "gpt-4o", "local/tiny") == ["local"] * 3
+    assert find_way("gpt-4o", alone.destinations) is not None
+    assert find_way("local/other", alone.destinations) is None, "another model than the file's"
+    assert find_way("local/smollm2", alone.destinations) is not None, "rows made for the default model"
     assert alone.model == "tiny"
     assert alone.destinations[0].model_file == str(tmp_path / "project" / "models" / "tiny.gguf")
     beside = places.load({"gguf": "tiny.gguf", "base_url": URL})
-    assert protocols(beside.destinations, "", "gpt-4o", "local/x") == ["openai", "openai", "local"]
+    assert protocols(beside.destinations, "", "gpt-4o", "local/tiny") == ["openai", "openai", "local"]
+    assert find_way("local/tiny", beside.destinations) is not None
+    assert find_way("local/x", beside.destinations) is None
 
 
 def test_to_request_carries_the_settings(tmp_path: Path) -> None:

@@ -136,3 +136,32 @@ def test_a_pipe_that_nobody_reads_is_left_at_an_interrupt(shell: Shell) -> None:
     ended = shell(f"mkfifo pipe; {RUN} -o pipe 2> said & {wait}; kill -INT $!; wait $!")
     assert ended.returncode == 130
     assert "batchwright export" in (shell.folder / "said").read_text()
+
+
+@pytest.mark.parametrize(
+    "streams",
+    [
+        "rows.jsonl >> rows.jsonl",
+        "rows.jsonl -o /dev/stdout 1<> rows.jsonl",
+        "rows.jsonl -o /dev/fd/3 3>> rows.jsonl",
+        "- < rows.jsonl >> rows.jsonl",
+        "- -o rows.jsonl < rows.jsonl",
+        "linked.jsonl >> rows.jsonl",
+        "rows.jsonl -o out.jsonl --json >> rows.jsonl",
+        "rows.jsonl -n >> rows.jsonl",
+    ],
+)
+def test_the_input_is_never_written_into(shell: Shell, streams: str) -> None:
+    os.link(shell.folder / "rows.jsonl", shell.folder / "linked.jsonl")
+    before = (shell.folder / "rows.jsonl").read_bytes()
+    ended = shell(f"$batchwright run -m m --simulate {streams}")
+    assert (ended.returncode, "is the input itself" in ended.stderr) == (2, True), ended.stderr
+    assert (shell.folder / "rows.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "streams", ["rows.jsonl >> out.jsonl", "- < rows.jsonl > out.jsonl", "rows.jsonl -o out.jsonl"]
+)
+def test_a_file_of_its_own_is_written_into(shell: Shell, streams: str) -> None:
+    ended = shell(f"$batchwright run -m m --simulate {streams}")
+    assert (ended.returncode, shell.lines()) == (0, ROWS), ended.stderr

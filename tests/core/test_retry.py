@@ -143,8 +143,9 @@ def test_every_decision_is_one_of_the_two(
     [(0, 0.5), (1, 1.0), (2, 2.0), (3, 4.0), (6, 32.0), (7, 60.0), (8, 60.0), (100_000, 60.0)],
 )
 @given(chance=st.floats(0.0, 1.0, exclude_max=True))
-def test_back_off_doubles_up_to_a_minute_with_full_jitter(earlier: int, span_s: float, chance: float) -> None:
-    assert backoff_s(earlier=earlier, wait_s=0.0, scatter=False, chance=chance) == pytest.approx(chance * span_s)
+def test_back_off_doubles_up_to_a_minute_and_is_never_below_half(earlier: int, span_s: float, chance: float) -> None:
+    wait_s = backoff_s(earlier=earlier, wait_s=0.0, scatter=False, chance=chance)
+    assert wait_s == pytest.approx((0.5 + 0.5 * chance) * span_s)
     assert span_s <= BACKOFF_MAX_S
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from batchwright.core.batch_spec import Destination
-from batchwright.core.routes import LOCAL, find_way, lead_alike
+from batchwright.core.routes import LOCAL, find_route, find_way, lead_alike, local_model
 
 ACME = Destination(vendor="acme", base_url="https://acme.example/v1", key_env="ACME_KEY")
 CORP = Destination(vendor="corp", base_url="https://corp.example/v1", models=("corp-*",))
@@ -53,9 +53,10 @@ def test_a_model_of_a_vendor_is_told_from_the_same_name_elsewhere() -> None:
 
 
 def test_the_local_model_is_the_same_whether_it_stands_among_them_or_not() -> None:
-    assert find_way("local/x", (ACME,)) == find_way("local/x", (LOCAL, ACME)) == find_way("local/x", ())
+    name = "local/smollm2"
+    assert find_way(name, (ACME,)) == find_way(name, (LOCAL, ACME)) == find_way(name, ()) is not None
     own = msgspec.structs.replace(LOCAL, model_file="/m.gguf")
-    assert find_way("local/x", (own, ACME)) != find_way("local/x", (ACME,))
+    assert find_way("local/m", (own, ACME)) != find_way(name, (ACME,))
 
 
 def test_lists_that_lead_alike() -> None:
@@ -69,6 +70,26 @@ def test_ways_as_people_read_them() -> None:
     unnamed = Destination(vendor="127.0.0.1:80", base_url="http://127.0.0.1:80/v1")
     own = msgspec.structs.replace(LOCAL, model_file="/m.gguf")
     simulated = Destination(vendor="simulated", base_url="", protocol="simulated")
-    found = [find_way(name, (unnamed, own)) for name in ("m", "local/x")] + [find_way("m", (simulated,))]
+    found = [find_way(name, (unnamed, own)) for name in ("m", "local/m")] + [find_way("m", (simulated,))]
     assert list(map(str, found)) == ["http://127.0.0.1:80/v1", "the local model /m.gguf", "the simulator"]
     assert str(find_way("m", (ACME,))) == "acme https://acme.example/v1"
+
+
+def test_the_local_server_takes_no_name_but_its_models() -> None:
+    own = msgspec.structs.replace(LOCAL, model_file="/models/tiny.Q4.gguf", models=("*",))
+    for destinations, served in (
+        ((), "smollm2"),
+        ((ACME,), "smollm2"),
+        ((LOCAL, ACME), "smollm2"),
+        ((own,), "tiny.Q4"),
+    ):
+        assert local_model(destinations) == f"local/{served}"
+        assert find_way(f"local/{served}", destinations) is not None
+        for name in ("smolm2", "SmolLM2", f"{served}/x", "tiny.Q4.gguf"):
+            route = find_route(f"local/{name}", destinations)
+            assert route is not None
+            assert f"did you mean local/{served}?" in route.problem
+            assert find_way(f"local/{name}", destinations) is None, "nor does it go to another vendor"
+    assert find_way("anything", (own,)) is not None, "a file given for every row"
+    simulated = Destination(vendor="local", base_url="", protocol="simulated")
+    assert find_way("local/x", (simulated,)) is not None

@@ -172,6 +172,7 @@ def test_ctrl_c_once_finishes_what_is_in_flight(runs: Runs) -> None:
     assert ended.code == 130
     assert "4 of 40 rows are done" in ended.err
     assert "batchwright run rows.jsonl -o out.jsonl" in ended.err
+    assert ", running (idle)\n" in ended.err, "our own hold on the batch does not make it one that is worked on"
     assert not (runs.command.folder / "out.jsonl").exists()
     runs.vendor.set(hold=False)
     again = runs("-c", "4")

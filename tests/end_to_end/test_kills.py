@@ -44,7 +44,11 @@ AT_THE_END = (
 """All rows have ended when these are reached; the file may be there or not."""
 LAST_OUT = ("--max-attempts", "20")
 """Each kill may use up an attempt of the rows that were out, and those go first the next time."""
-DEATHS_BY_A_ROW_MAX = 8
+BY_A_ROW = ((5, 0.5), (100, LATENCY_S), (199, 0.2))
+"""(the row that kills, how long an answer takes): among the first, before anything was answered; in the middle; the
+last."""
+BY_A_ROW_ROWS = 200
+DEATHS_BY_A_ROW_MAX = 16
 IN_A_RETRY = ("before reopen:1", "after reopening step:1", "after reopening step:3", "after reopen:1")
 AFTER_IT = ("commit:7", "before send:20")
 """The round is open then, and the same command goes on with it."""
@@ -162,12 +166,12 @@ def killed_at_random(folder: Path, seed: int) -> int:
     return kills
 
 
-def killed_by_a_row(folder: Path) -> dict[str, Any]:
+def killed_by_a_row(folder: Path, row: int, latency_s: float) -> dict[str, Any]:
     """Whenever one row arrives at the vendor the worker dies, as if of it. Returns the last run's report."""
-    guilty = f"Say word{ROWS // 2}"
+    guilty = f"Say word{row}"
     with ScriptedVendor() as vendor:
-        vendor.set(latency_s=LATENCY_S)
-        batch = Batch(folder, vendor)
+        vendor.set(latency_s=latency_s)
+        batch = Batch(folder, vendor, rows=BY_A_ROW_ROWS)
         for _ in range(DEATHS_BY_A_ROW_MAX):
             asked = vendor.texts().count(guilty)
             started = batch.start()
@@ -245,7 +249,8 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Together]:
         together.begin(f"end {number}", partial(killed_at_the_end, folder(), points))
     for seed in range(RANDOM_BATCHES):
         together.begin(f"random {seed}", partial(killed_at_random, folder(), seed))
-    together.begin("by a row", partial(killed_by_a_row, folder()))
+    for row, latency_s in BY_A_ROW:
+        together.begin(f"by row {row}", partial(killed_by_a_row, folder(), row, latency_s))
     together.begin("retry", partial(killed_in_a_retry, folder()))
     together.begin("run and work", partial(one_of_two_killed, folder(), second=False))
     together.begin("work and work", partial(one_of_two_killed, folder(), second=True))
@@ -268,9 +273,10 @@ def test_killed_at_random(begun: Together) -> None:
     assert sum(kills) >= 36, f"too few of them landed while their batch was unfinished: {kills}"
 
 
-def test_a_row_that_kills_its_workers_ends_alone(begun: Together) -> None:
-    report = begun.result("by a row")
-    assert (report["ok"], report["adds_up"]) == (ROWS - 1, True)
+@pytest.mark.parametrize("row", [row for row, _ in BY_A_ROW])
+def test_a_row_that_kills_its_workers_ends_alone(begun: Together, row: int) -> None:
+    report = begun.result(f"by row {row}")
+    assert (report["ok"], report["adds_up"]) == (BY_A_ROW_ROWS - 1, True)
     assert [(failure["kind"], failure["count"]) for failure in report["failures"]] == [("worker_lost", 1)]
 
 

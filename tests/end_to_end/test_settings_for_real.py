@@ -74,6 +74,24 @@ def test_what_the_message_says_gives_the_vendor_its_key(command: CommandLine, ve
     assert vendor.hits[0].headers["authorization"] == "Bearer sk-corp-secret"
 
 
+def test_two_batches_whose_vendors_are_called_alike_keep_to_their_own_addresses(command: CommandLine) -> None:
+    """Left open by two projects, and worked on by one worker afterwards."""
+    with ScriptedVendor() as first, ScriptedVendor() as second:
+        for name, vendor in (("a", first), ("b", second)):
+            vendor.set(hold=True)
+            (command.folder / "batchwright.toml").write_text(f"[vendors.house]\nbase_url = '{vendor.base_url}'\n")
+            command.write(f"{name}.jsonl", [chat_row(f"{name} {row}", model="house/m") for row in range(30)])
+            run = command.start("run", f"{name}.jsonl", "-o", f"{name}.out", "-c", "4", "--progress", "none")
+            run.until(vendor, lambda vendor: vendor.in_flight == 4)
+            run.kill()
+            run.end()
+            vendor.set(hold=False)
+        worked = command("work", "--until-idle", "--progress", "none")
+        assert worked.code == 0, worked.err
+        for name, vendor in (("a", first), ("b", second)):
+            assert {hit.text for hit in vendor.hits} == {f"{name} {row}" for row in range(30)}
+
+
 def test_a_vendor_that_no_row_uses_does_not_begin_anew(command: CommandLine, vendor: ScriptedVendor) -> None:
     write_rows(command, "m", "m")
     (command.folder / "batchwright.toml").write_text(f"[vendors.free]\nbase_url = '{vendor.base_url}'\n")
@@ -93,23 +111,32 @@ def test_an_address_from_a_dotenv_never_gets_a_key_of_the_environment(
 ) -> None:
     """Also not later, by a worker elsewhere: the batch remembers whose address it is."""
     dotenv = command.folder / ".env"
-    dotenv.write_text(f"OPENAI_BASE_URL={vendor.base_url}\nOPENAI_API_KEY=sk-dotenv\n")
+    address = f"OPENAI_BASE_URL={vendor.base_url}\n"
+    dotenv.write_text(address)
     write_rows(command, "m", "m")
     withheld = command(*RUN, OPENAI_API_KEY="sk-environment")
     assert (withheld.code, vendor.hits) == (2, [])
     assert f"from {dotenv} (OPENAI_BASE_URL)" in withheld.err
+    dotenv.write_text(address + "OPENAI_API_KEY=sk-dotenv\n")
     vendor.set(hold=True)
-    started = command.start(*RUN, "-c", "1")
+    started = command.start(*RUN, "-c", "1", OPENAI_API_KEY="sk-environment")
     started.until(vendor, lambda vendor: vendor.in_flight == 1)
     started.interrupt()
     started.wait_for("stopping")
     vendor.release()
     assert started.end().code == 130
-    dotenv.unlink()
     vendor.set(hold=False)
-    worked = command("work", "--until-idle", "--progress", "plain", OPENAI_API_KEY="sk-environment")
-    assert "OPENAI_API_KEY (in a .env" in worked.err
+    elsewhere = CommandLine(command.folder / "elsewhere", BATCHWRIGHT_HOME=str(command.state))
+    (elsewhere.folder / ".env").write_text("OPENAI_API_KEY=sk-elsewhere\n")
+    work = ("work", "--until-idle", "--progress", "plain")
+    for worked in (elsewhere(*work), elsewhere("resume", "@last", "--progress", "plain")):
+        assert f"OPENAI_API_KEY (of {dotenv} alone" in worked.err
+    dotenv.rename(command.folder / "kept")
+    assert f"OPENAI_API_KEY (of {dotenv} alone" in command(*work, OPENAI_API_KEY="sk-environment").err
     assert [hit.headers["authorization"] for hit in vendor.hits] == ["Bearer sk-dotenv"]
+    (command.folder / "kept").rename(dotenv)
+    assert command(*work, OPENAI_API_KEY="sk-environment").code == 0
+    assert [hit.headers["authorization"] for hit in vendor.hits] == ["Bearer sk-dotenv"] * 2
 
 
 @pytest.mark.parametrize("name", ["none.gguf", ".", "rows.jsonl"])

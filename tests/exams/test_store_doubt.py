@@ -95,7 +95,7 @@ def test_a_window_stands_until_an_outcome_is_checkpointed(store: Store) -> None:
     worker.checkpoint(again.reserve(1).change())
     worker.checkpoint(again.answer(1).change(release="waiting"))
     last = worker.one()
-    assert (last.claimed.window, last.claimed.first) == (0, ())
+    assert (last.claimed.window, last.claimed.first) == (0, (2, 3, 5)), "what was out at a death still goes first"
 
 
 def test_the_only_row_out_at_a_third_death_ends_as_worker_lost(store: Store) -> None:
@@ -114,43 +114,56 @@ def test_the_only_row_out_at_a_third_death_ends_as_worker_lost(store: Store) -> 
 def test_a_row_with_others_out_beside_it_is_not_blamed(store: Store) -> None:
     """It is the only one of its segment at each death; the worker had a row of another segment out as well."""
     submit(store, "batch_a", [new_segment(0), new_segment(1)])
-    for name in ("first", "second", "third", "fourth"):
+    for name in ("first", "second", "third", "fourth", "fifth", "sixth"):
         lost = Worker(store, name)
         one, two = lost.claim(limit=2)
         lost.checkpoint(one.reserve(2).change(), two.reserve(0).change())
         store.mark_dead([lost.id], 3_000)
-    assert maps(store, "batch_a") == [bytes([0, 0, RESERVED, 0]), bytes([RESERVED, 0, 0, 0])]
     one, two = Worker(store).claim(limit=2)
     assert (one.claimed.row_map, two.claimed.row_map) == (bytes(4), bytes(4))
-    assert (one.claimed.suspect, one.claimed.first) == (True, (2,))
+    assert (one.claimed.suspects, two.claimed.suspects) == ((2,), (0,))
+    record = one.claimed.records[2]
+    assert (record.deaths, record.alone) == (6, 0)
+    assert (record.attempts, record.used, record.doubts) == (6, 0, 6), "deaths in company use up no attempt"
 
 
-def test_a_segment_is_suspect_from_its_second_death_without_an_outcome(store: Store) -> None:
-    submit(store, "batch_a", [new_segment(0)])
-    lose(store, "first", 0, 1, 2)
-    worker = Worker(store, "second")
+def test_a_row_that_was_out_at_five_deaths_is_a_suspect_until_it_ends(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0, 8)])
+    for name in ("first", "second", "third", "fourth"):
+        lose(store, name, 0, 1)
+    worker = Worker(store, "fifth")
     found = worker.one()
-    assert not found.claimed.suspect
-    worker.checkpoint(found.reserve(0).change())
-    store.mark_dead([worker.id], 3_000)
-    worker = Worker(store, "third")
-    found = worker.one()
-    assert found.claimed.suspect
-    worker.checkpoint(found.reserve(0).change())
-    worker.checkpoint(found.answer(0).change(release="waiting"))
-    assert not Worker(store, "fourth").one().claimed.suspect
-
-
-def test_an_outcome_between_deaths_begins_the_count_anew(store: Store) -> None:
-    submit(store, "batch_a", [new_segment(0)])
-    lose(store, "first", 2)
-    lose(store, "second", 2)
-    worker = Worker(store, "third")
-    found = worker.one()
-    worker.checkpoint(found.reserve(0, 2).change())
+    assert (found.claimed.first, found.claimed.suspects) == ((0, 1), ())
+    worker.checkpoint(found.reserve(0, 1, 2, 3).change())
     worker.checkpoint(found.answer(0).change())
     store.mark_dead([worker.id], 3_000)
-    assert Worker(store).one().claimed.row_map == bytes([OK, PENDING, PENDING, PENDING])
+    worker = Worker(store, "sixth")
+    found = worker.one()
+    assert (found.claimed.first, found.claimed.suspects) == ((1, 2, 3), (1,)), "an outcome of another row clears nobody"
+    worker.checkpoint(found.reserve(1).change())
+    worker.checkpoint(found.answer(1).change(release="waiting"))
+    assert Worker(store, "seventh").one().claimed.suspects == ()
+
+
+def test_a_row_that_was_out_alone_at_a_death_stays_a_suspect_whatever_the_others_do(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+    lose(store, "first", 2)
+    worker = Worker(store, "second")
+    found = worker.one()
+    worker.checkpoint(found.reserve(0).change())
+    worker.checkpoint(found.answer(0).change())
+    worker.checkpoint(found.reserve(1, 2).change())
+    store.mark_dead([worker.id], 3_000)
+    found = (worker := Worker(store, "third")).one()
+    assert (found.claimed.first, found.claimed.suspects) == ((1, 2), (2,))
+    worker.checkpoint(found.change(release="waiting"))
+    assert Worker(store, "fourth").one().claimed.suspects == (2,)
+
+
+def test_where_one_attempt_is_allowed_a_death_uses_it_up(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)], spec(max_attempts=1))
+    lose(store, "first", 0, 1)
+    assert Worker(store).one().claimed.row_map == bytes([IN_DOUBT, IN_DOUBT, PENDING, PENDING])
 
 
 def test_giving_back_is_no_death(store: Store) -> None:
@@ -198,6 +211,9 @@ def test_a_row_whose_attempts_are_used_up_ends_in_doubt(store: Store) -> None:
     submit(store, "batch_a", [new_segment(0)], spec(max_attempts=2))
     lose(store, "first", 1, 2)
     lose(store, "second", 1)
+    assert Worker(store, "third").one().claimed.row_map == bytes(4), "the first death had another row out as well"
+    store.mark_dead([Worker(store, "third").id], 3_000)
+    lose(store, "fourth", 1)
     assert Worker(store).one().claimed.row_map == bytes([PENDING, IN_DOUBT, PENDING, PENDING])
 
 

@@ -153,3 +153,11 @@ def test_what_the_gate_does_is_one_of_two(tmp_path: Path) -> None:
     assert (
         batchwright.run(rows, model="m", on_gate="stop", simulate=True, home=tmp_path, progress="none").report.ok == 1
     )
+
+
+def test_an_answer_with_a_number_out_of_range_can_be_read() -> None:
+    body = b'{"choices":[{"message":{"content":"yes"}}],"logprob":-1e999,"big":%s,"fine":1}' % (b"9" * 5000)
+    result = result_of(view_of(0, ok(), body=body))
+    assert result.content == "yes"
+    assert result.response["logprob"] == -float("inf")
+    assert (result.response["big"], result.response["fine"]) == (float("inf"), 1)

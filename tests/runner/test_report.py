@@ -14,7 +14,7 @@ from batchwright.core.rows import RowView
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.gather import MAX_GROUPS, Gathered
 from batchwright.runner.law import InputCount
-from batchwright.runner.report import Report, Timing, Written, build_report, exit_code
+from batchwright.runner.report import NOTHING_DONE, Report, Timing, Written, build_report, exit_code
 from batchwright.runner.report_text import first_line, report_json, report_text
 from support.batch_samples import failed, ok, spec_of, status_of, view_of
 
@@ -130,7 +130,26 @@ def test_doubt_orphans_and_soft_cap_are_told() -> None:
     assert "possible double payments: at most 3" in text
     assert "$0.25 for 2 answers that came after" in text
     assert "the cap of $5.00 was soft" in text
-    assert "sent: 7 requests (and 2 attempts that reached no vendor), 4 retries among them" in text
+    assert "sent: at most 7 requests (and 2 attempts that reached no vendor), at most 4 retries among them" in text, (
+        "rows that were only reserved when a worker was killed are among them"
+    )
+
+
+def test_sends_are_exact_without_doubts_and_those_of_earlier_commands_are_told_as_such() -> None:
+    tally = Tally(attempts=9, unreached=2, retries=4)
+    views = [view_of(0, ok())]
+    assert "  sent: 7 requests (and 2 attempts that reached no vendor), 4 retries among them" in report_text(
+        report_of(views, tally)
+    )
+    assert "  sent earlier: 7 requests (and" in report_text(report_of(views, tally, timing=NOTHING_DONE))
+
+
+@pytest.mark.parametrize(
+    ("ends", "live", "state"), [(2, False, "running (idle)"), (2, True, "running"), (3, False, "completed")]
+)
+def test_a_batch_that_nobody_works_on_is_idle(ends: int, live: bool, state: str) -> None:
+    status = status_of({ok(): ends}, total=3, live=live, tally=Tally(attempts=2))
+    assert report_text(build_report(status, None, timing=RAN)).endswith(f"batch: {status.batch_id}, {state}")
 
 
 def test_orphan_money_is_told_also_where_its_answers_were_not_counted() -> None:

@@ -13,14 +13,15 @@ from batchwright.core.batch_spec import Destination
 from batchwright.core.batch_state import PauseCause
 from batchwright.core.errors import InputRefused, UsageError, VendorUnavailable
 from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.gate import OnGate
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.records import InputRow, Record
 from batchwright.core.row_options import RowOptions
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import drive
 from batchwright.runner.outcome import RunOutcome
-from batchwright.runner.request import Delivery, RunRequest
-from batchwright.runner.run import look_on, run
+from batchwright.runner.request import Delivery, Pace, RunRequest
+from batchwright.runner.run import go_on, look_on, run
 from batchwright.runner.seams import Seams, Snapshot
 from support.batch_samples import VENDOR
 from support.memory_batches import MemoryBatch, MemoryBatches
@@ -99,6 +100,17 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
+def seams_of(machine: Machine) -> Seams:
+    return Seams(
+        batches=machine.batches,
+        workers=machine.workers,
+        display=KeptDisplay(),
+        clock=SteppedClock(),
+        locks=machine.locks,
+        interrupts=HandInterrupts(),
+    )
+
+
 def contents(lines: list[dict[str, object]]) -> list[object]:
     return [line["result"]["content"] if line["ok"] else None for line in lines]  # type: ignore[index]
 
@@ -122,6 +134,7 @@ def test_same_command_on_a_complete_batch_only_writes(machine: Machine) -> None:
     assert len(machine.lines()) == 4
     assert machine.workers.asked == [0, 1, 2, 3]
     assert "is complete; nothing is sent" in machine.display.said[0]
+    assert "  sent earlier: 4 requests\n" in outcome.text
 
 
 def test_interrupt_once_says_how_to_go_on_and_the_same_command_does(machine: Machine) -> None:
@@ -135,6 +148,7 @@ def test_interrupt_once_says_how_to_go_on_and_the_same_command_does(machine: Mac
     outcome = machine.run(request)
     assert outcome.exit_code == 130
     assert outcome.closing[-1] == "This goes on: batchwright run rows.jsonl"
+    assert f"batch: {outcome.batch_id}, running (idle)" in outcome.text
     assert machine.workers.stops[0] is True
     assert not (machine.folder / "out.jsonl").exists()
     assert machine.workers.asked == [0, 1, 2]
@@ -182,7 +196,10 @@ def test_a_pause_ends_the_run_with_its_reason_and_the_same_command_clears_it(
     outcome = machine.run(request)
     assert outcome.exit_code == 5
     assert outcome.closing[0] == f"Paused ({cause.value}): the key is not valid"
-    assert outcome.closing[-1].endswith("this goes on: batchwright run rows.jsonl")
+    assert outcome.closing[1].endswith("this goes on: batchwright run rows.jsonl")
+    ending = f"batchwright cancel {outcome.batch_id}"
+    other = f"Another -m, or changed rows, is a new batch; this ends the one that waits here: {ending}"
+    assert outcome.closing[2:] == ((other,) if cause is PauseCause.GATE else ())
     machine.workers.before = lambda _batch, _row: None
     assert machine.run(request).exit_code == 0
     assert len(machine.lines()) == 5
@@ -202,6 +219,42 @@ def test_a_budget_pause_stands_until_the_cap_is_higher(machine: Machine) -> None
     assert (still.exit_code, machine.workers.asked) == (5, [0, 1])
     assert machine.run(replace(request, max_cost_picousd=picousd_from_usd(2))).exit_code == 0
     assert machine.only.spec.max_cost_picousd == picousd_from_usd(2)
+
+
+def test_a_gate_that_stopped_says_what_a_retry_cannot_put_right(machine: Machine) -> None:
+    def stop(batch: MemoryBatch, row: int) -> None:
+        if row == 2:
+            batch.close(FailureKind.STOPPED)
+
+    machine.workers = ScriptedWorkers(machine.batches, lambda row, _input: refused(row))
+    machine.workers.before = stop
+    outcome = machine.run(replace(machine.write(4), on_gate=OnGate.STOP))
+    assert "another -m, or changed rows, is a new batch" in outcome.closing[0]
+    assert f"batchwright retry {outcome.batch_id}" in outcome.closing[1]
+
+
+@pytest.mark.parametrize(
+    ("verb", "nothing", "told"), [("resume", True, True), ("retry", True, True), ("resume", False, False)]
+)
+def test_whoever_ends_a_batch_without_a_file_is_told_of_export(
+    machine: Machine, verb: str, nothing: bool, told: bool
+) -> None:
+    machine.stop_after_two(machine.write(3))
+    batch_id = machine.only.batch_id
+    command = ("batchwright", verb, batch_id)
+    delivery = Delivery(nothing=nothing, output=machine.folder / "out.jsonl", command=command)
+    seams = seams_of(machine)
+    outcome = asyncio.run(go_on(batch_id, delivery, Pace(), seams))
+    word = f"The answers are kept. This writes them: batchwright export {batch_id} -o FILE"
+    assert (outcome.exit_code, outcome.closing) == (0, (word,) if told else ())
+    again = asyncio.run(go_on(batch_id, delivery, Pace(), seams))
+    assert (again.closing, "sent earlier: 3 requests" in again.text) == (outcome.closing, True)
+    watching = Delivery(nothing=True, command=("batchwright", "watch"))
+    assert asyncio.run(look_on(batch_id, watching, seams)).closing == (word,)
+
+
+def test_the_library_is_told_of_no_command(machine: Machine) -> None:
+    assert machine.run(replace(machine.write(2), no_output=True, command=())).closing == ()
 
 
 def test_failures_are_three_and_all_failed_is_four(machine: Machine) -> None:
@@ -313,15 +366,7 @@ def test_a_second_run_watches_and_leaves_the_output_to_the_first(machine: Machin
 def test_watch_ends_with_the_report_of_the_run(machine: Machine) -> None:
     machine.workers = ScriptedWorkers(machine.batches, lambda row, body: refused(row) if row else echo(row, body))
     ran = machine.run(machine.write(3))
-    seams = Seams(
-        batches=machine.batches,
-        workers=machine.workers,
-        display=KeptDisplay(),
-        clock=SteppedClock(),
-        locks=machine.locks,
-        interrupts=HandInterrupts(),
-    )
-    seen = asyncio.run(look_on(ran.batch_id, Delivery(nothing=True), seams))
+    seen = asyncio.run(look_on(ran.batch_id, Delivery(nothing=True), seams_of(machine)))
     assert ran.report is not None
     assert seen.report is not None
     assert seen.exit_code == ran.exit_code == 3
@@ -354,6 +399,18 @@ def test_a_changed_file_says_how_many_rows_before_it_starts_anew(machine: Machin
     machine.run(request)
     assert "was made of the same file, but 1 row is changed. Starting anew." in machine.display.said[0]
     assert len(machine.batches.batches) == 2
+
+
+def test_an_input_that_is_refused_starts_nothing_anew_and_does_not_say_so(machine: Machine) -> None:
+    request = machine.write(3)
+    machine.run(request)
+    Path(str(request.source)).write_text("not json\n")
+    with pytest.raises(InputRefused):
+        machine.run(request)
+    assert machine.display.said == []
+    with pytest.raises(InputRefused):
+        machine.run(replace(request, fresh=True))
+    assert machine.display.said == []
 
 
 def test_another_option_is_named_before_it_starts_anew(machine: Machine) -> None:

@@ -103,7 +103,7 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "batchwright.db"
     open_store(path).close()
     damage(path, "UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(StoreError, match=r"made by a newer version.*Upgrade batchwright"):
+    with pytest.raises(StoreError, match=r"made by another version.*move the file away"):
         open_store(path)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from batchwright.core import row_map
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.batch_state import BatchFacts, Pause, PauseCause, count, derive
-from batchwright.core.errors import NoSuchBatch, WrongState
+from batchwright.core.errors import InUse, NoSuchBatch, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import InputRow, Record, Tally, UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
@@ -101,6 +101,8 @@ class MemoryBatch:
 class MemoryBatches:
     def __init__(self) -> None:
         self.batches: dict[str, MemoryBatch] = {}
+        self.in_use: set[str] = set()
+        """Ids of batches that another process holds."""
 
     async def submit(self, submit: Submit, rows: Iterable[Sequence[SourceRow]]) -> BatchStatus:
         batch = MemoryBatch(submit.batch_id, submit.spec, len(self.batches))
@@ -134,7 +136,14 @@ class MemoryBatches:
             raise NoSuchBatch(batch_id)
         return self.batches[batch_id]
 
+    async def check_delete(self, batch_id: str) -> None:
+        if not self._batch(batch_id).status().terminal:
+            raise WrongState(f"{batch_id} has not ended; `batchwright cancel {batch_id}` ends it")
+        if batch_id in self.in_use:
+            raise InUse(f"{batch_id} is in use")
+
     async def delete(self, batch_id: str) -> None:
+        await self.check_delete(batch_id)
         del self.batches[self._batch(batch_id).batch_id]
 
     async def resolve(self, text: str) -> str:

@@ -56,11 +56,19 @@ def with_vendors(
     environ: Mapping[str, str] | None = None,
     failures: int = 0,
     dotenv: Mapping[str, str] | None = None,
+    dotenv_file: str = "",
 ) -> None:
     async def run() -> None:
         http = open_http_client(Timeouts(), environ={})
         opener = Opener(failures)
-        vendors = OpenVendors(lambda timeout_s: http, environ or {}, LoopClock(), local=opener, dotenv_keys=dotenv)
+        vendors = OpenVendors(
+            lambda timeout_s: http,
+            environ or {},
+            LoopClock(),
+            local=opener,
+            dotenv_keys=dotenv,
+            dotenv_file=dotenv_file,
+        )
         try:
             await test(vendors, opener)
         finally:
@@ -139,13 +147,13 @@ def test_a_key_that_no_header_can_carry_is_refused_without_showing_it() -> None:
         with_vendors(check, {"ACME_KEY": bad})
 
 
-def test_an_address_from_a_dotenv_gets_a_key_of_a_dotenv_alone() -> None:
-    theirs = msgspec.structs.replace(KEYED, dotenv_key=True)
+def test_an_address_from_a_dotenv_gets_a_key_of_that_very_file_alone() -> None:
+    theirs = msgspec.structs.replace(KEYED, dotenv_file="/a/.env")
 
     async def refused(vendors: OpenVendors, opener: Opener) -> None:
-        assert vendors.missing_key(theirs).startswith("ACME_KEY (in a .env")
+        assert vendors.missing_key(theirs).startswith("ACME_KEY (of /a/.env alone")
         assert vendors.missing_key(KEYED) == ""
-        with pytest.raises(VendorUnavailable, match="ACME_KEY"):
+        with pytest.raises(VendorUnavailable, match=r"set ACME_KEY \(of /a/\.env alone"):
             await vendors.open(theirs)
 
     async def given(vendors: OpenVendors, opener: Opener) -> None:
@@ -153,7 +161,10 @@ def test_an_address_from_a_dotenv_gets_a_key_of_a_dotenv_alone() -> None:
         await vendors.open(theirs)
 
     with_vendors(refused, {"ACME_KEY": "sk-environment"})
-    with_vendors(given, {"ACME_KEY": "sk-environment"}, dotenv={"ACME_KEY": "sk-dotenv"})
+    keys, ours = {"ACME_KEY": "sk-environment"}, {"ACME_KEY": "sk-dotenv"}
+    with_vendors(refused, keys, dotenv=ours, dotenv_file="/b/.env")
+    with_vendors(refused, keys, dotenv={}, dotenv_file="/a/.env")
+    with_vendors(given, keys, dotenv=ours, dotenv_file="/a/.env")
 
 
 def test_a_key_is_nowhere_but_in_the_request() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from dataclasses import asdict
 
 import pytest
 
@@ -133,3 +134,44 @@ def test_rows_that_failed_before_are_not_all_refused_anew_when_a_batch_goes_on()
     assert not answered[0], "the first failure is never spared"
     assert answered[:16].count(False) <= 3
     assert answered.count(False) <= 6
+
+
+BOUNDS = [
+    (CHAT, {"max_tokens": 3}, 3),
+    (CHAT, {"max_completion_tokens": 1}, 1),
+    (CHAT, {"max_tokens": 9, "max_completion_tokens": 2}, 2),
+    ("/responses", {"max_output_tokens": 4, "input": "a question of some length"}, 4),
+]
+
+
+@pytest.mark.parametrize(("endpoint", "bounds", "tokens"), BOUNDS, ids=str)
+def test_an_answer_ends_at_the_rows_own_bound(endpoint: str, bounds: dict[str, object], tokens: int) -> None:
+    whole = Simulation(**{**asdict(GOOD), "refused_share": 0, "truncated_share": 0})
+
+    async def run() -> Answer:
+        return await ask(SimulatedVendor(whole), row(1, **bounds), endpoint)
+
+    first, second = asyncio.run(run()), asyncio.run(run())
+    assert first == second
+    assert (first.kind, first.flag, first.completion_tokens) == (None, Flag.TRUNCATED, tokens)
+    assert first.cost_picousd == first.prompt_tokens * GOOD.prompt_picousd + tokens * GOOD.completion_picousd
+    assert f'"{"Simulated answer to: "[: tokens * 4]}"'.encode() in first.body
+
+
+@pytest.mark.parametrize("bound", [6, 10**30, None, "3", 1.5, [], True])
+def test_a_bound_that_is_not_reached_or_is_none_changes_no_answer(bound: object) -> None:
+    async def run() -> Answer:
+        return await ask(SimulatedVendor(GOOD), row(1, max_tokens=bound))
+
+    answer = asyncio.run(run())
+    assert (answer.kind, answer.flag) == (None, Flag.PLAIN)
+    assert b"Simulated answer to: row 1" in answer.body
+
+
+@pytest.mark.parametrize("bound", [0, -5])
+def test_a_bound_below_one_is_refused(bound: int) -> None:
+    async def run() -> Answer:
+        return await ask(SimulatedVendor(GOOD), row(1, max_tokens=bound))
+
+    answer = asyncio.run(run())
+    assert (answer.kind, answer.http_status) == (FailureKind.INVALID_REQUEST, 400)

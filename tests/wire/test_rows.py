@@ -201,6 +201,16 @@ class TestFilling:
         row = decode(envelope(body={"model": "some-lab/Model-7B", "messages": MESSAGES}))
         assert (row.row.model, row.row.model_prefix) == ("some-lab/Model-7B", "")
 
+    def test_another_name_than_the_local_models_is_refused(self) -> None:
+        for options in ({"destinations": ()}, {}):
+            for row in (
+                decode(envelope(body={"model": "local/smolm2", "messages": MESSAGES}), **options),
+                decode({"prompt": "x"}, model="local/smolm2", **options),
+            ):
+                assert codes(row) == ["unroutable"]
+                assert row.finding is not None
+                assert "'local/smolm2'; did you mean local/smollm2?" in row.finding.message
+
     def test_fields_keep_their_bytes_when_a_body_is_written_anew(self) -> None:
         line = b'{"body":{"messages":[{"role":"user","content":"\\u00e4\\/"}],"seed":%s,"p":1.10}}' % (b"7" * 100)
         body = decode(line, model="m").row.body
@@ -236,6 +246,25 @@ class TestFilling:
         part = {"type": "image_url", "image_url": {"url": "https://pictures.example/a.png"}}
         messages = [{"role": "user", "content": [part]}]
         assert decode(envelope(body={"model": "m", "messages": messages, "max_tokens": 7})).row.output_tokens == 0
+
+    @pytest.mark.parametrize("bound", ["max_tokens", r"max\u005ftokens", r"m\u0061x_tokens"])
+    @pytest.mark.parametrize(
+        "mark",
+        ["file_id", r"file\u005fid", r"file\u005Fid", r"\u0066ile_id", r"file_i\u0064", r"f\u0069le\u005fi\u0064"],
+    )
+    def test_also_where_the_names_are_escaped(self, bound: str, mark: str) -> None:
+        text = envelope(body={"model": "m", "max_tokens": 7, "messages": MESSAGES, "file": {"file_id": "f1"}})
+        escaped = json.dumps(text).replace("max_tokens", bound)
+        assert decode(escaped.replace("file_id", mark)).row.output_tokens == 0
+        assert decode(escaped.replace("file_id", r"file\u00e9\u003cid")).row.output_tokens == 7
+
+    def test_an_escaped_address_is_one_too(self) -> None:
+        part = {"type": "image_url", "image_url": {"url": "https://pictures.example/a.png"}}
+        body = {"model": "m", "max_tokens": 7, "messages": [{"role": "user", "content": [part]}]}
+        escaped = (
+            json.dumps(envelope(body=body)).replace("image_url", r"image\u005furl").replace("https", r"\u0068ttps")
+        )
+        assert decode(escaped).row.output_tokens == 0
 
     def test_a_list_of_prompts_is_as_many_answers(self) -> None:
         line = envelope(url="/v1/completions", body={"model": "m", "prompt": ["a"] * 10, "max_tokens": 7})
@@ -347,6 +376,57 @@ class TestFindings:
 
     def test_a_refused_line_is_kept_bounded(self) -> None:
         assert len(decode(b"x" * 100_000).row.body) == KEPT_LINE_BYTES
+
+
+class TestNumbersOutOfRange:
+    """JSON has numbers that no reader holds: a value like any other, of the wrong type where a name belongs."""
+
+    BODY = b'{"model":"m","messages":[{"role":"user","content":"x"}]%b}'
+    NUMBERS = (b"1e400", b"-1e999", b"9" * 5000)
+    SHAPES = (b"%b", b"[%b]", b'{"x":%b}')
+
+    @pytest.mark.parametrize("number", NUMBERS, ids=["1e400", "-1e999", "5000 digits"])
+    @pytest.mark.parametrize("shape", SHAPES, ids=["alone", "in an array", "in an object"])
+    @pytest.mark.parametrize(
+        ("name", "code"),
+        [
+            (b"method", "invalid_method"),
+            (b"url", "invalid_type"),
+            (b"capability", "unsupported_capability"),
+            (b"custom_id", "invalid_custom_id"),
+        ],
+    )
+    def test_beside_the_body(self, name: bytes, code: str, shape: bytes, number: bytes) -> None:
+        row = decode(b'{"%b":%b,"body":%b}' % (name, shape % number, self.BODY % b""))
+        assert codes(row) == [code]
+        assert row.finding is not None
+        assert (row.finding.line, row.finding.param) == (1, name.decode())
+
+    @pytest.mark.parametrize("number", NUMBERS, ids=["1e400", "-1e999", "5000 digits"])
+    @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "max_output_tokens", "n", "best_of"])
+    def test_a_bound_is_named(self, name: str, number: bytes) -> None:
+        row = decode(b'{"body":%b}' % (self.BODY % (b',"%b":%b' % (name.encode(), number))))
+        assert codes(row) == ["invalid_type"]
+        assert row.finding is not None
+        assert row.finding.param == f"body.{name}"
+        assert number[:40].decode() in row.finding.message
+
+    @pytest.mark.parametrize("number", NUMBERS, ids=["1e400", "-1e999", "5000 digits"])
+    @pytest.mark.parametrize("shape", SHAPES, ids=["alone", "in an array", "in an object"])
+    def test_everywhere_else(self, shape: bytes, number: bytes) -> None:
+        value = shape % number
+        for name in (b"model", b"stream", b"messages"):
+            row = decode(b'{"body":{"messages":[{"role":"user"}],"%b":%b}}' % (name, value))
+            assert codes(row)[0] in {"invalid_type", "missing_required_parameter"}
+            assert row.finding is not None
+            assert row.finding.param.startswith("body." + name.decode())
+        assert codes(decode(b'{"body":%b}' % value)) in ([["missing_required_parameter"], ["invalid_type"]])
+        assert codes(decode(b'{"prompt":%b}' % value)) == ["invalid_type"]
+        column = decode(b'{"text":%b}' % value, prompt="{text}")
+        assert sent(column)["messages"] == [{"role": "user", "content": value.decode()}]
+        for passed in (b"seed", b"max_tokens_of_mine"):
+            body = self.BODY % (b',"%b":%b' % (passed, value))
+            assert decode(b'{"body":%b}' % body).row.body == body
 
 
 class TestText:

@@ -99,7 +99,14 @@ def check_row(auditor: Auditor, name: tuple[str, int], place: tuple[SegmentMirro
         return
     if doubts < unread and not segment.round:
         raise Broken(Law.DOUBTS, f"{where}: {unread} paid attempts were not read, {doubts} are in doubt")
-    for round_, used in Counter(send.round for send in sends if not (send.durable and send.kind in FREE_KINDS)).items():
+    gone = auditor.crashed | auditor.superseded if auditor.max_attempts[name[0]] > 1 else frozenset()
+    # What was lost with its worker used up no attempt, unless it was all that the worker had out.
+    counted = [
+        send
+        for send in sends
+        if not (send.durable and send.kind in FREE_KINDS) and (send.durable or send.worker not in gone)
+    ]
+    for round_, used in Counter(send.round for send in counted).items():
         if used > auditor.max_attempts[name[0]]:
             raise Broken(
                 Law.MAX_ATTEMPTS,

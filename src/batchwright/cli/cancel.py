@@ -23,9 +23,11 @@ def cancel_command(batch: str) -> None:
     from batchwright.cli.options import load_settings
     from batchwright.cli.running import with_batches
     from batchwright.ports.batches import Batches, BatchStatus
+    from batchwright.runner.commands import export_anywhere
 
     async def ask(batches: Batches) -> BatchStatus:
         return await batches.cancel(await batches.resolve(batch))
 
     status = with_batches(load_settings({}), ask)
-    say(f"{status.batch_id}: {status.state.value}, {status.counts.succeeded:,} answers kept.")
+    kept = f"{status.batch_id}: {status.state.value}, {status.counts.succeeded:,} answers kept."
+    say(f"{kept} This writes them: {export_anywhere(status.batch_id)}" if status.terminal else kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -20,7 +21,7 @@ def delete_command(batches: tuple[str, ...], yes: bool) -> None:
     """Delete batches that have ended, with their rows and answers.
 
     For good: what is deleted can be neither exported nor retried, and the same `run` sends its rows anew. Tokens and
-    cost stay in `usage`, and files that were written stay. If one of them has not ended, none is deleted.
+    cost stay in `usage`, and files that were written stay. If one of them has not ended or is in use, none is deleted.
 
     \b
     Examples:
@@ -36,27 +37,32 @@ def delete_command(batches: tuple[str, ...], yes: bool) -> None:
         say("Nothing was deleted.")
         return
 
-    async def delete(opened: Batches) -> None:
-        for status in found:
-            await opened.delete(status.batch_id)
-            say(f"{status.batch_id}: deleted.")
-
-    with_batches(settings, delete)
+    ids = [status.batch_id for status in found]
+    with_batches(settings, lambda opened: _delete(opened, ids))
 
 
 async def _find(opened: Batches, texts: tuple[str, ...]) -> list[BatchStatus]:
-    """Each once. Raises NoSuchBatch, and WrongState for one that has not ended."""
-    from batchwright.core.errors import WrongState
+    """Each once. Raises NoSuchBatch, and what `delete` would refuse one of them with."""
+    try:
+        ids = dict.fromkeys([await opened.resolve(text) for text in texts])
+        for batch_id in ids:
+            await opened.check_delete(batch_id)
+        return [await opened.status(batch_id) for batch_id in ids]
+    except Exception as error:
+        error.add_note("Nothing was deleted.")
+        raise
 
-    ids = dict.fromkeys([await opened.resolve(text) for text in texts])
-    found = [await opened.status(batch_id) for batch_id in ids]
-    for status in found:
-        if not status.terminal:
-            raise WrongState(
-                f"{status.batch_id} has not ended ({status.state.value}), so nothing was deleted; "
-                f"`batchwright cancel {status.batch_id}` ends it"
-            )
-    return found
+
+async def _delete(opened: Batches, ids: Sequence[str]) -> None:
+    """Says each that is gone. What was found deletable may not be any more: the error then says what is left."""
+    for position, batch_id in enumerate(ids):
+        try:
+            await opened.delete(batch_id)
+        except Exception as error:
+            done, left = ids[:position], ids[position + 1 :]
+            error.add_note(f"Deleted before that: {', '.join(done) or 'none'}. Not tried: {', '.join(left) or 'none'}.")
+            raise
+        say(f"{batch_id}: deleted.")
 
 
 def can_ask() -> bool:

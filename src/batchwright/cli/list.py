@@ -49,7 +49,8 @@ def list_command(limit: int, source: str | None, as_json: bool) -> None:
 
     from batchwright.cli import screen
     from batchwright.cli.running import with_batches
-    from batchwright.cli.status_view import goes_on_with, is_idle, status_json
+    from batchwright.cli.status_view import goes_on_with, status_json
+    from batchwright.runner.standing import is_idle
 
     settings = options.load_settings({})
     path = str(Path(source).resolve()) if source else ""

@@ -39,7 +39,6 @@ SETTING_OPTIONS = (
 
 FORMATS = ("infrai", "openai", "csv")
 ON_UNCERTAIN = ("retry", "fail")
-ON_GATE = ("pause", "stop")
 TRANSPORTS = ("auto", "own", "curl")
 PROGRESS = ("auto", "rich", "plain", "none")
 KINDS = (
@@ -248,7 +247,7 @@ def pace_of(settings: Settings) -> Pace:
 
 def delivery_of(given: Mapping[str, Any], *, writes: bool) -> Delivery:
     """`writes` False: answers are written only if `-o` is given. Raises UsageError for a place that cannot be right."""
-    from batchwright.cli.places import STREAM, output_paths
+    from batchwright.cli.places import output_paths
     from batchwright.cli.running import typed_command
     from batchwright.core.errors import UsageError
     from batchwright.runner.deliver import check_delivery
@@ -265,7 +264,7 @@ def delivery_of(given: Mapping[str, Any], *, writes: bool) -> Delivery:
         nothing=not writes and given["output"] is None,
         command=typed_command(),
     )
-    check_delivery(delivery, STREAM)
+    check_delivery(delivery, ())
     return delivery
 
 

@@ -156,6 +156,7 @@ def _text_of(view: RowView) -> str:
     import msgspec
 
     from batchwright.core import row_map
+    from batchwright.wire.json_text import kind_of
     from batchwright.wire.reply import read_reply
     from batchwright.wire.results import failure_message, kind_of_end
 
@@ -164,5 +165,5 @@ def _text_of(view: RowView) -> str:
     if not row_map.is_success(view.byte) or view.record is None:
         return failure_message(view, kind_of_end(view))
     reply = read_reply(view.record.body)
-    content = msgspec.json.decode(reply.content)
-    return content if isinstance(content, str) else bytes(reply.content).decode()
+    content = bytes(reply.content)
+    return str(msgspec.json.decode(content)) if kind_of(content) == "string" else content.decode()

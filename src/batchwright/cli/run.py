@@ -9,6 +9,7 @@ import click
 from batchwright.cli import options
 from batchwright.cli.preview import show_preview
 from batchwright.cli.running import add_endpoint_help, finish, run_async, typed_command
+from batchwright.core.gate import OnGate
 
 if TYPE_CHECKING:
     from batchwright.runner.outcome import RunOutcome
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--on-gate",
-    type=click.Choice(options.ON_GATE),
+    type=click.Choice([way.value for way in OnGate]),
     help="What the batch does then: pause (exit 5; the same command tries again), or stop (what is left ends as "
     "stopped; retry opens it). [default: pause]",
 )
@@ -96,9 +97,12 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
     """Of `run` and `validate`. Raises UsageError before anything is read or sent."""
     from batchwright.cli.params import read_params
     from batchwright.cli.places import check_source, output_paths
-    from batchwright.runner.deliver import check_delivery
+    from batchwright.core.errors import UsageError
+    from batchwright.runner.deliver import check_delivery, is_input
 
     check_source(source)
+    if given.get("as_json") and is_input(None, source):
+        raise UsageError("standard output is the input itself; --json would write into it. Send it elsewhere")
     output, failed = output_paths(given.get("output"), given.get("failed"))
     settings = options.load_settings({**given, "max_attempts": _attempts(given)}, sends_rows=True)
     request = settings.to_request(
@@ -128,7 +132,7 @@ def _on_gate(given: dict[str, Any]) -> str:
     wish: str | None = given.get("on_gate")
     if wish is not None and given.get("gate") is False:
         raise UsageError(f"--on-gate {wish} says what the gate does, and --no-gate takes it away: give one of them")
-    return wish or options.ON_GATE[0]
+    return wish or OnGate.PAUSE.value
 
 
 def _attempts(given: dict[str, Any]) -> str | None:

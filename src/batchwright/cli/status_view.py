@@ -7,16 +7,9 @@ from typing import Any
 from batchwright.cli import screen
 from batchwright.cli.table import Cell
 from batchwright.core import row_map
-from batchwright.core.batch_state import BatchState
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
-from batchwright.runner.standing import cost_is_complete, cost_json, ends_without_success, standing_json
-
-
-def is_idle(status: BatchStatus) -> bool:
-    """Its state says that it moves, but nobody works on it: its `run` was interrupted or killed, or no `work` has come
-    to it yet. (A paused batch says so itself.)"""
-    return not (status.live or status.terminal or status.state is BatchState.PAUSED)
+from batchwright.runner.standing import cost_is_complete, cost_json, ends_without_success, standing_json, state_text
 
 
 def goes_on_with(status: BatchStatus) -> str:
@@ -28,8 +21,7 @@ def goes_on_with(status: BatchStatus) -> str:
 
 def state_cell(status: BatchStatus) -> Cell:
     """In a pipe the state alone."""
-    state = status.state.value
-    return Cell(f"{state} (idle)" if is_idle(status) else state, state)
+    return Cell(state_text(status), status.state.value)
 
 
 def worked_on_text(status: BatchStatus) -> str:

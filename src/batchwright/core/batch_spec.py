@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 import msgspec
@@ -42,11 +43,18 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     """For `local`: a GGUF file; empty is the default model."""
     models: tuple[str, ...] = ()
     """Shell-style patterns of the model names it serves; empty: any name no other destination claims."""
-    dotenv_key: bool = False
-    """Its address came from a `.env`: only a key from a `.env` may go there, never one of the environment."""
+    dotenv_file: str = ""
+    """Absolute path of the `.env` its address came from: only a key of that very file may go there, none of the
+    environment and none of another `.env`. Empty: any key of that name may."""
     unusable: str = ""
     """Why no row may go there (its key is withheld, its model file is not there): the rows it would get are unroutable.
     It is not left out, because they would go to another vendor then."""
+
+
+def place_digest(destination: Destination) -> str:
+    """Eight hex digits that differ where rows would go somewhere else, be read otherwise, or have another key."""
+    place = msgspec.structs.replace(destination, models=(), unusable="")
+    return hashlib.blake2s(msgspec.json.encode(place), digest_size=4).hexdigest()
 
 
 class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):

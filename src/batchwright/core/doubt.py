@@ -2,16 +2,16 @@
 
 A row still RESERVED may be at a vendor, may have been answered and paid for, or may never have been sent: nobody
 knows. It gets a note of one attempt in doubt and goes back to PENDING, or ends: as `in_doubt` under
-`on_uncertain=fail` or when its attempts are used up, as `worker_lost` when it was the only row its workers had reserved
-at three deaths with no outcome in its segment between them, so that a row which kills its worker never loops.
+`on_uncertain=fail`, as `worker_lost` when it was the only row its worker had reserved at three deaths.
 
-From the second such death on the segment is a suspect: its holder sends its doubtful rows one at a time with nothing
-else out, which clears the innocent ones and leaves the guilty one alone.
+A death says little of a row that had company, so it uses up none of its attempts. But a row that was out at many of
+them is a suspect: its holder sends it with nothing else out, until it comes back or is proved guilty. So a row that
+kills its workers ends alone after some deaths, and no row beside it ends with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -22,11 +22,13 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.records import Record, Tally
 
 POISON_DEATHS = 3
-"""Deaths, one after another, at which a row was all that its worker had out: from so many on it counts as their cause.
-Fewer, or a row that was the last of its segment alone, would blame rows for machines that are switched off at a bad
-moment."""
-SUSPECT_DEATHS = 2
-"""Deaths of a segment without an outcome between, from which on its doubtful rows are sent with nothing beside them."""
+"""Deaths at which a row was all that its worker had out: from so many on it counts as their cause. Fewer, or a row that
+was the last of its segment alone, would blame rows for machines that are switched off at a bad moment."""
+
+
+SUSPECT_DEATHS = 5
+"""Deaths at which a row was reserved, from which on it is sent alone. With fewer a few kills in a row would have
+hundreds of innocent rows sent one by one; the window of a segment, halved at each death, keeps them few until then."""
 
 
 class OnUncertain(StrEnum):
@@ -55,15 +57,14 @@ def resolve(
     last: Mapping[int, Record],
     previous_map: bytes | None,
     worst_picousd: Mapping[int, int],
-    deaths: int,
     alone: bool,
     policy: OnUncertain,
     max_attempts: int,
 ) -> Resolution:
     """Deals with every RESERVED row of a segment that was lost.
 
-    `last` has the latest record of rows that have one; `deaths` counts this one, and `alone` says that at this one the
-    lost worker had a single row reserved in all its segments, and here. A row that had a success before this
+    `last` has the latest record of rows that have one; `alone` says that the lost worker had a
+    single row reserved in all its segments, and here. A row that had a success before this
     round (`previous_map`) and would end without one gets that success back, with the attempt added to its record.
     """
     new_map = bytearray(lost_map)
@@ -74,11 +75,13 @@ def resolve(
     for row in doubtful:
         before = last.get(row)
         base = before if before is not None else Record(row=row, byte=row_map.RESERVED, attempts=0, used=0)
-        used = base.used + 1
+        # Whoever allows one attempt wants no second one, whatever became of the first.
+        uses = alone or max_attempts == 1
+        used = base.used + uses
         deaths_alone = base.alone + alone
-        if deaths >= POISON_DEATHS and deaths_alone >= POISON_DEATHS:
+        if deaths_alone >= POISON_DEATHS:
             end = FailureKind.WORKER_LOST
-        elif policy is OnUncertain.FAIL or used >= max_attempts:
+        elif policy is OnUncertain.FAIL or (uses and used >= max_attempts):
             end = FailureKind.IN_DOUBT
         else:
             end = None
@@ -105,6 +108,7 @@ def resolve(
             "used": used,
             "doubts": base.doubts + 1,
             "alone": deaths_alone,
+            "deaths": base.deaths + 1,
         }
         if end is not None and byte == row_map.KIND_BYTES[end]:
             changes |= {"body": b"", "http_status": 0, "code": end.value, "message": MESSAGES[end]}
@@ -122,3 +126,9 @@ MESSAGES: dict[FailureKind, str] = {
     FailureKind.IN_DOUBT: "the worker ended while this row was out; whether it was answered and billed is not known",
     FailureKind.WORKER_LOST: "this row was out alone each time its worker ended abruptly; it is not sent again",
 }
+
+
+def suspects(first: Sequence[int], records: Mapping[int, Record]) -> tuple[int, ...]:
+    """Of the doubtful rows of a segment (`first`) those that are to be out alone, the most suspect first."""
+    chosen = [row for row in first if records[row].alone or records[row].deaths >= SUSPECT_DEATHS]
+    return tuple(sorted(chosen, key=lambda row: (-records[row].alone, -records[row].deaths)))

@@ -107,6 +107,11 @@ class Lane:
     def in_outage(self) -> bool:
         return self._trouble.in_outage
 
+    def stands_still(self, now_s: float) -> bool:
+        """Whether nothing goes out for now, or a probe alone: an outage, a pause, or the vendor asked to wait."""
+        trouble = self._trouble
+        return bool(trouble.in_outage or trouble.paused_reason or trouble.floor_s > now_s)
+
     @property
     def scatters(self) -> bool:
         """Whether a failure now says little of the lane: it answers others, and few are refused or fail in a row."""

@@ -58,7 +58,9 @@ class Record(msgspec.Struct, array_like=True, gc=False):
     rate_limits: int = 0
     """Attempts in the present round that ended as rate_limited while the lane had successes in between."""
     alone: int = 0
-    """Deaths of a worker in the present round at which this row was the only one of its segment that was out."""
+    """Deaths of a worker in the present round at which this row was the only one it had reserved."""
+    deaths: int = 0
+    """Deaths of a worker in the present round at which this row was reserved, alone or not."""
 
 
 class Tally(msgspec.Struct, kw_only=True, gc=False):

@@ -25,11 +25,12 @@ from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import KINDS, FailureKind, SentAgain
 
 BACKOFF_FIRST_S = 0.5
-"""The first back-off is drawn from 0 to this, each later one from twice the range of the one before."""
+"""The first back-off is drawn from the upper half of 0 to this, each later one from that of twice the range before. So
+five attempts last nearly four seconds at least, and an outage is called one after two: with full jitter some rows of a
+thousand had used up theirs by then."""
 SCATTER_S = 0.25
-"""The same for a failure that is scatter: its lane answers others. It stays so for the first three: of ten thousand
-rows at a vendor that fails 6% two fail three times, and a run would wait for them alone. (At a vendor that fails
-altogether five attempts would be gone before anybody could call it an outage.)"""
+"""A failure that is scatter (its lane answers others) waits anything from 0 to this, and so do the first three: of ten
+thousand rows at a vendor that fails 6% two fail three times, and a run would wait for them alone."""
 SCATTERED_FIRST = 2
 """So many earlier failures leave the range of a scattered one as it is."""
 BACKOFF_MAX_S = 60.0
@@ -76,8 +77,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 def backoff_s(*, earlier: int, wait_s: float, scatter: bool, chance: float) -> float:
     """The wait before the next attempt, after `earlier` failed ones before the present.
 
-    Exponential with full jitter: uniform from 0 to the range. A vendor's own wait (`wait_s`; 0: none) is a floor under
-    it, never shortened, with the jitter on top. `chance` is uniform in [0, 1).
+    Exponential with jitter: uniform from 0 to the range for scatter, else from half of it. A vendor's own wait
+    (`wait_s`; 0: none) is a floor under it, never shortened, with the jitter on top. `chance` is uniform in [0, 1).
     """
     # The exponent is bounded before the power is taken: a row may be rate-limited thousands of times.
     if scatter:
@@ -85,7 +86,7 @@ def backoff_s(*, earlier: int, wait_s: float, scatter: bool, chance: float) -> f
     else:
         span_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(earlier, 10))
     if wait_s <= 0.0:
-        return chance * span_s
+        return chance * span_s if scatter else (0.5 + 0.5 * chance) * span_s
     floor_s = min(wait_s, FLOOR_MAX_S)
     return floor_s + chance * max(SPREAD_MIN_S, SPREAD_SHARE * floor_s, span_s)
 

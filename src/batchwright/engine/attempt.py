@@ -223,6 +223,7 @@ class Attempts:
             0,
             base.rate_limits,
             base.alone,
+            base.deaths,
         )
 
     def _usage_key(self, desk: LaneDesk, now_ms: int) -> UsageKey:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind
 from batchwright.core.gate import Gate
 from batchwright.ports.store import BatchSignals
@@ -63,6 +64,12 @@ class BatchContext:
     @property
     def capped(self) -> bool:
         return self.spec.max_cost_picousd >= 0
+
+    @property
+    def doubt_ends_rows(self) -> bool:
+        """A row that was reserved when its worker died is not sent again: so none is reserved before it can be sent,
+        and none ends that never left."""
+        return self.spec.on_uncertain is OnUncertain.FAIL or self.spec.max_attempts == 1
 
     @property
     def waits_at_gate(self) -> bool:

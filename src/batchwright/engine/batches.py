@@ -159,12 +159,16 @@ class StoreBatches:
         batch = await asyncio.to_thread(self._store.get_batch, batch_id)
         return await BatchRepricing(self._repricing, batch, every=every).run()
 
-    async def delete(self, batch_id: str) -> None:
+    async def check_delete(self, batch_id: str) -> None:
         batch = await asyncio.to_thread(self._store.get_batch, batch_id)
         if not batch.facts.settled:
-            raise WrongState(f"{batch_id} has not ended; `batchwright cancel {batch_id}` ends it")
+            state = derive(batch.facts, batch.tally).value
+            raise WrongState(f"{batch_id} has not ended ({state}); `batchwright cancel {batch_id}` ends it")
         if self._is_live(batch):
             raise InUse(f"another process is writing the answers of {batch_id}; delete it once that has ended")
+
+    async def delete(self, batch_id: str) -> None:
+        await self.check_delete(batch_id)
         await self._writer.do(lambda: self._store.drop_batch(batch_id))
 
     async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]:

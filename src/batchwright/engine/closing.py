@@ -249,7 +249,7 @@ class Closing:
         if not blocked:
             return
         for segment in list(self._floor.segments.values()):
-            if segment.queues and blocked.issuperset(self._floor.open_lanes(segment).split("\n")):
+            if segment.queues and all(desk.blocked for desk in self._floor.open_desks(segment)):
                 self._give_back(segment)
         if self._look_for_blocked:
             self._look_for_blocked = False
@@ -269,16 +269,17 @@ class Closing:
             batch_id = context.batch_id
             lane_sets = await self._writer.do(partial(self._store.open_lane_sets, batch_id))
             lanes = sorted({lane for lane_set in lane_sets for lane in lane_set.split("\n")})
-            if not lanes or not blocked.issuperset(lanes):
+            names = [self._floor.name_of(lane, context) for lane in lanes]
+            if not lanes or not blocked.issuperset(names):
                 continue
-            lacking = [self._worker.lacking[lane] for lane in lanes if lane in self._worker.lacking]
+            lacking = [self._worker.lacking[name] for name in names if name in self._worker.lacking]
             if lacking:
                 # Nothing is wrong with the batch: a process that has the key goes on with it.
                 if self._worker.only_batch:
                     self._worker.fail(VendorUnavailable("; ".join(dict.fromkeys(lacking))))
             else:
-                reason = self._floor.desks[lanes[0]].lane.paused_reason
-                self._pause(context, PauseCause.LANE, f"{_lane_name(lanes[0])}: {reason}", lanes[0])
+                reason = self._floor.desks[names[0]].lane.paused_reason
+                self._pause(context, PauseCause.LANE, f"{_lane_name(lanes[0])}: {reason}", names[0])
 
 
 def _lane_name(lane: str) -> str:

@@ -43,8 +43,7 @@ class BatchLine:
 
     def in_turn(self) -> Iterable[LaneQueue]:
         """The oldest segment first, but before it those whose last worker died (they have a window): one outcome shows
-        that a segment kills nobody. Left behind the others, its window would be halved at each further death until a
-        row of it that was reserved each time, and never sent, is taken for what kills its workers."""
+        that a segment kills nobody, and its doubtful rows have waited longest."""
         queues = self.queues.values()
         if any(queue.segment.window for queue in queues):
             return sorted(queues, key=lambda queue: not queue.segment.window)
@@ -66,6 +65,7 @@ class LaneDesk:
         "limits",
         "lines",
         "missing_key",
+        "name",
         "opening",
         "price",
         "probe_at_s",
@@ -85,9 +85,11 @@ class LaneDesk:
     )
 
     def __init__(
-        self, key: LaneKey, *, destination: Destination, lane: Lane, limits: LaneLimits, price: Price | None
+        self, key: LaneKey, *, name: str, destination: Destination, lane: Lane, limits: LaneLimits, price: Price | None
     ) -> None:
         self.key = key
+        self.name = name
+        """What the lane is called among workers (`Floor.name_of`)."""
         self.limits = limits
         """As they were set, undivided; another batch on the same lane finds those of the first."""
         self.destination = destination
@@ -176,28 +178,29 @@ class LaneDesk:
         twice what was sent since the last checkpoint. (Without the first a desk that ran out of rows would reserve few
         for having sent few.)"""
         free = max(0, self.lane.limit - self.lane.in_flight)
-        target = self.reserve_target = max(RESERVE_MIN, 2 * self.sent_since_checkpoint + free)
+        least = min(RESERVE_MIN, 2 * self.lane.limit)
+        target = self.reserve_target = max(least, 2 * self.sent_since_checkpoint + free)
         self.sent_since_checkpoint = 0
         share = max(1, target // max(1, len(self.lines)))
         for line in self.lines:
             if not line.context.may_send:
                 continue
-            lacking = line.context.reserve_bound(share) - len(line.ready)
+            wanted = min(free, share) if line.context.doubt_ends_rows else share
+            lacking = line.context.reserve_bound(wanted) - len(line.ready)
             for queue in line.in_turn():
                 if lacking <= 0:
                     break
                 if queue.pending:
                     lacking -= queue.segment.reserve(queue, lacking)
 
-    def unreserve(self, *, but: OpenSegment | None = None) -> list[OpenSegment]:
-        """Puts the rows that are ready back, those of one segment excepted: they keep a place that a row of another
-        lane could use (a segment may have few), and after a death they would be in doubt for nothing. Returns their
-        segments."""
+    def unreserve(self, *, but: tuple[OpenSegment, int] | None = None) -> list[OpenSegment]:
+        """Puts the rows that are ready back, one row excepted: they keep a place that a row of another lane could use
+        (a segment may have few), and after a death they would be in doubt for nothing. Returns their segments."""
         segments = []
         for line in self.lines:
-            kept = [entry for entry in line.ready if entry[0].segment is but]
+            kept = [(queue, row) for queue, row in line.ready if (queue.segment, row) == but]
             for queue, row in reversed(line.ready):
-                if queue.segment is not but:
+                if (queue.segment, row) != but:
                     queue.segment.clear(row)
                     queue.pending.appendleft(row)
                     segments.append(queue.segment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from batchwright.core import row_map
-from batchwright.core.batch_spec import Destination, LaneKey
+from batchwright.core.batch_spec import Destination, LaneKey, place_digest
 from batchwright.core.gate import GATE_ROWS, Gate
 from batchwright.core.lanes import Lane, LaneSettings
 from batchwright.core.pricing import Price
@@ -28,9 +28,9 @@ class Floor:
         self.contexts: dict[str, BatchContext] = {}
         self.segments: dict[SegmentKey, OpenSegment] = {}
         self.desks: dict[str, LaneDesk] = {}
-        """By lane key text."""
+        """By the lane's name here (`name_of`)."""
         self.lane_sets: dict[tuple[str, str], tuple[str, ...]] = {}
-        """(batch_id, lane_set) pairs met so far: the lane keys in them."""
+        """(batch_id, lane_set) pairs met so far: the names of the lanes in them."""
         self.input_bytes = 0
         self.lane_pauses: dict[str, LanePause] = {}
         """Lanes that another worker, or an earlier one, found paused for good."""
@@ -54,7 +54,9 @@ class Floor:
         self.segments[segment.key] = segment
         self.input_bytes += segment.input_bytes
         context.segments += 1
-        self.lane_sets[segment.key.batch_id, claimed.lane_set] = tuple(claimed.lane_set.split("\n"))
+        self.lane_sets[segment.key.batch_id, claimed.lane_set] = tuple(
+            self.name_of(lane_text, context) for lane_text in claimed.lane_set.split("\n")
+        )
         first = set(claimed.first)
         order = [*claimed.first, *(row for row in range(len(segment.row_map)) if row not in first)] if first else None
         rows = segment.rows
@@ -76,8 +78,15 @@ class Floor:
         line.queues[segment.key.number] = queue
         return queue
 
+    def name_of(self, lane_text: str, context: BatchContext) -> str:
+        """What a lane is called among workers. Two batches whose lanes read alike may lead to different places: each
+        has its own destinations, and those of one are nothing to the other."""
+        destination = destination_of(LaneKey.parse(lane_text), context.spec.destinations)
+        return f"{lane_text}#{place_digest(destination)}"
+
     def desk(self, lane_text: str, context: BatchContext, now_s: float) -> LaneDesk:
-        desk = self.desks.get(lane_text)
+        name = self.name_of(lane_text, context)
+        desk = self.desks.get(name)
         if desk is None:
             key = LaneKey.parse(lane_text)
             limits = self._limits(key, context)
@@ -91,18 +100,19 @@ class Floor:
             destination = destination_of(key, context.spec.destinations)
             desk = LaneDesk(
                 key,
+                name=name,
                 destination=destination,
                 lane=Lane(settings, now_s=now_s),
                 limits=limits,
                 price=self._find_price(destination, key.model),
             )
-            self.desks[lane_text] = desk
-            self._honour_pause(lane_text, desk, now_s)
+            self.desks[name] = desk
+            self._honour_pause(desk, now_s)
         return desk
 
-    def _honour_pause(self, lane_text: str, desk: LaneDesk, now_s: float) -> None:
+    def _honour_pause(self, desk: LaneDesk, now_s: float) -> None:
         """What was found paused stays so until its probe is due, so that a restart does not ask an empty account."""
-        pause = self.lane_pauses.pop(lane_text, None)
+        pause = self.lane_pauses.pop(desk.name, None)
         if pause is None:
             return
         desk.known_pause = True
@@ -118,23 +128,29 @@ class Floor:
         batch = LaneLimits(concurrency=spec.concurrency, rpm=spec.rpm, tpm=spec.tpm, timeout_s=spec.timeout_s)
         return self._settings.asked.over(batch).over(self._settings.vendor_limits.get(key.vendor, LaneLimits()))
 
-    def find_suspect(self) -> tuple[OpenSegment, LaneQueue] | None:
-        """The first segment a row of which is to be out alone, and the queue it can be sent from now."""
+    def find_suspect(self, now_s: float) -> tuple[LaneQueue, int] | None:
+        """The first row that is to be out alone and could go now, and its queue."""
         for segment in self.segments.values():
-            if not segment.suspect or segment.lost or segment.retired or not segment.context.may_send:
+            if not segment.suspects or segment.lost or segment.retired or not segment.context.may_send:
                 continue
-            for queue in segment.queues.values():
+            for row in segment.suspects:
+                entry = segment.rows[row]
+                queue = segment.queues.get(entry.lane) if entry is not None else None
+                if queue is None or row in segment.waiting:
+                    continue
                 desk = queue.line.desk
-                can_send = desk.vendor is not None and not desk.blocked and not desk.lane.in_outage
-                if can_send and (queue.pending or segment.reserved):
-                    return segment, queue
+                if desk.vendor is not None and not desk.blocked and not desk.lane.stands_still(now_s):
+                    return queue, row
         return None
 
-    def isolate(self, segment: OpenSegment, queue: LaneQueue) -> list[OpenSegment]:
-        """Puts back what is ready of other segments, and reserves one row of the suspect once nothing else is out.
-        Returns the segments whose maps changed."""
-        changed = [other for desk in self.desks.values() for other in desk.unreserve(but=segment)]
-        if not any(other.reserved for other in self.segments.values()):
+    def isolate(self, queue: LaneQueue, row: int) -> list[OpenSegment]:
+        """Puts back what is ready beside this row, and reserves it once nothing else is out. Returns the segments whose
+        maps changed."""
+        segment = queue.segment
+        changed = [other for desk in self.desks.values() for other in desk.unreserve(but=(segment, row))]
+        if row in queue.pending and not any(other.reserved for other in self.segments.values()):
+            queue.pending.remove(row)
+            queue.pending.appendleft(row)
             segment.reserve(queue, 1)
         return changed
 
@@ -171,14 +187,17 @@ class Floor:
     def segments_of(self, context: BatchContext) -> list[OpenSegment]:
         return [segment for segment in self.segments.values() if segment.context is context]
 
-    def open_lanes(self, segment: OpenSegment) -> str:
-        """The lane set of a segment's open rows, narrowed to what is still open."""
-        lanes = {
-            str(queue.line.desk.key)
+    def open_desks(self, segment: OpenSegment) -> list[LaneDesk]:
+        """The desks of a segment's rows that are still open."""
+        return [
+            queue.line.desk
             for lane, queue in segment.queues.items()
             if queue.pending or any(row is not None and row.lane == lane for row in segment.rows)
-        }
-        return "\n".join(sorted(lanes))
+        ]
+
+    def open_lanes(self, segment: OpenSegment) -> str:
+        """The lane set of a segment's open rows, narrowed to what is still open."""
+        return "\n".join(sorted({str(desk.key) for desk in self.open_desks(segment)}))
 
 
 def destination_of(key: LaneKey, destinations: Sequence[Destination]) -> Destination:

@@ -59,7 +59,7 @@ class OpenSegment:
         "round",
         "row_map",
         "rows",
-        "suspect",
+        "suspects",
         "tally",
         "usage",
         "waiting",
@@ -87,8 +87,8 @@ class OpenSegment:
         self.rate_marks: dict[int, int] = {}
         """The lane's count of successes when a row was last rate limited."""
         self.window = claimed.window
-        self.suspect = claimed.suspect
-        """Its next row is to be the only one out, until one of its rows has come back (`Floor.isolate`)."""
+        self.suspects = dict.fromkeys(claimed.suspects)
+        """Rows of which each is to be the only one out, until it has come back (`Floor.isolate`), in this order."""
         self.open = row_map.count_open(self.row_map)
         self.reserved = 0
         """Rows whose byte is RESERVED in this map."""

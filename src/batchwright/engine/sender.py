@@ -1,7 +1,7 @@
 """Sends what may be sent: from a desk's ready rows through its lane to its vendor, and books what comes back.
 
-Runs in callbacks on the loop, never waits, and changes nothing durable. The hot path of a row is `pump` -> `_send` ->
-(vendor) -> `ended` -> `pump`.
+Runs in callbacks on the loop, never waits, and changes nothing durable. The hot path of a row is `pump` ->
+(vendor) -> `ended` -> `_go_on` -> `book_held`, `pump`.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ class Sender:
         now_s = self._clock.now_s()
         self.book_held(now_s)
         self._wake()
-        desks, self._to_pump = self._to_pump, {}
-        for desk in desks:
+        while self._to_pump and self.sending:
+            desk, _ = self._to_pump.popitem()
             self.schedule_waiting(desk, now_s)
             self.pump(desk, now_s)
 

@@ -247,7 +247,7 @@ class Worker:
         if self.sender.sending:
             for desk in self.floor.desks.values():
                 desk.release_due(now_s)
-            suspect = self.floor.find_suspect()
+            suspect = self.floor.find_suspect(now_s)
             if suspect is not None:
                 changed.update(dict.fromkeys(self.floor.isolate(*suspect)))
             else:
@@ -283,6 +283,7 @@ class Worker:
         self.sender.answer_bytes = 0
         if self.sender.too_many:
             self.sender.book_held(now_s)
+            self._dirty.set()  # they are for the next checkpoint, which is due at once
         return proposal
 
     def _look(self, now_s: float) -> None:
@@ -372,8 +373,9 @@ class Worker:
                 entry[0].line.ready.append(entry)
             if draft.outcomes:
                 segment.window = 0
-            if draft.records:
-                segment.suspect = False
+            if segment.suspects:
+                for record in draft.records:
+                    segment.suspects.pop(record.row, None)
             if draft.open == 0 or draft.release or draft.closed_as is not None:
                 floor.forget(segment)
         for batch in landed.batches.values():
@@ -409,7 +411,7 @@ class Worker:
         if desk.missing_key:
             sentence = f"the variable {desk.missing_key} with the key for {desk.destination.vendor} is not set here"
             self.parts.report(f"{sentence}; its rows are left to workers that have it")
-            self.lacking[str(desk.key)] = sentence
+            self.lacking[desk.name] = sentence
             self.wake_now()
             return
         desk.opening = True

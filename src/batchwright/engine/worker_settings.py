@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 MIB = 1024 * 1024
 
 RESERVE_MIN = 32
-"""Rows reserved ahead of a lane that is slow or new."""
+"""Rows reserved ahead of a lane that is slow or new; twice its limit where that is less. After a crash every one of
+them is in doubt."""
 RESERVE_MAX_PER_SEGMENT = 256
-"""At one checkpoint. A whole segment reserved at once over-reports doubt after a crash; below 64 sending starves between
-checkpoints. Rows that are out already do not count: with them a fast lane would need a segment for each 256."""
+"""At one checkpoint, for one lane. A whole segment reserved at once over-reports doubt after a crash; below 64 sending
+starves between checkpoints. Rows that are out already do not count: with them a fast lane would need a segment for each
+256."""
 CHECKPOINT_RECORD_BYTES = 8 * MIB
 """Answers in one transaction; a single larger answer goes alone."""
 OPEN_SEGMENTS_MAX = 256

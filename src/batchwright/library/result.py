@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-import msgspec
-
 from batchwright.core import row_map
 from batchwright.core.failures import KINDS, FailureKind, Flag
 from batchwright.core.money import PICO
 from batchwright.core.records import UNKNOWN, Record
 from batchwright.core.rows import RowView
+from batchwright.wire.json_text import read_value
 from batchwright.wire.reply import read_reply
 from batchwright.wire.results import failure_message, kind_of_end
 
@@ -71,7 +70,7 @@ class Result:
         """The vendor's answer, decoded; None where none came, its text where it is no JSON."""
         if not self.raw_response:
             return None
-        return msgspec.json.decode(read_reply(self.raw_response).whole)
+        return read_value(read_reply(self.raw_response).whole)
 
 
 def result_of(view: RowView) -> Result:
@@ -82,7 +81,7 @@ def result_of(view: RowView) -> Result:
         index=view.request_index,
         custom_id=view.input.custom_id,
         ok=ok,
-        content=msgspec.json.decode(read_reply(body).content) if ok else None,
+        content=read_value(read_reply(body).content) if ok else None,
         flag=row_map.BYTE_FLAGS.get(view.byte, Flag.PLAIN),
         error=None if ok else _error_of(view),
         usage=Usage(

@@ -138,6 +138,9 @@ class Batches(Protocol):
         InUse if another process changes it meanwhile.
         """
 
+    async def check_delete(self, batch_id: str) -> None:
+        """Raises what `delete` would refuse with now; changes nothing."""
+
     async def delete(self, batch_id: str) -> None:
         """Removes a batch and all that belongs to it but its usage, for good. Hidden at once and removed in bounded
         steps: broken off, it is gone all the same, and the next opening of the store does the rest. Raises WrongState

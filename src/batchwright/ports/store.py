@@ -110,8 +110,8 @@ class ClaimedSegment:
     """Rows to send before the others."""
     window: int
     """At most so many rows reserved at once while no outcome has been checkpointed; 0: no such bound."""
-    suspect: bool
-    """It was lost with its workers again and again: the next of its rows, one of `first`, is to be out alone."""
+    suspects: tuple[int, ...]
+    """Those of `first` that are to be out alone, the most suspect first (`core.doubt`)."""
     lane_set: str
     resolved: Tally
     """What the claim itself added to this worker's tally for rows in doubt."""
@@ -343,8 +343,9 @@ class Store(Protocol):
         """One transaction, in this order: fence each segment (`epoch` equal), parts, this worker's tallies and usage,
         allowances spent, checkpoint number; then pauses, claims, allowances, settles.
 
-        A segment whose open rows reach 0 settles: its merged result is published in the same transaction and the
-        batch's `segments_open` falls by one; the transaction that brings it to 0 writes `settled_at`.
+        A segment whose open rows reach 0 settles: its merged result is published in the same transaction where its
+        frames are many, and the batch's `segments_open` falls by one; the transaction that brings it to 0 writes
+        `settled_at`.
         """
 
     def checkpoint_number(self, worker: WorkerId) -> int:

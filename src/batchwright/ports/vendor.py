@@ -23,7 +23,8 @@ __all__ = ["Answer", "Limits", "Vendor", "VendorCall", "Vendors"]
 
 
 class Answer(msgspec.Struct, gc=False):
-    """How one attempt ended."""
+    """How one attempt ended. The first twelve fields are also given by position (`vendors.classify`, where keywords
+    would cost): append new ones, and never reorder these."""
 
     kind: FailureKind | None
     """None: success."""
@@ -65,7 +66,8 @@ class Vendors(Protocol):
     """Opens vendors by destination; shared by a worker's lanes."""
 
     def missing_key(self, destination: Destination) -> str:
-        """The name of a key's variable that this process lacks; empty: none is missing."""
+        """The name of a key's variable that this process lacks, with the file if only one will do; empty: none is
+        missing."""
 
     async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Vendor:
         """Starts what has to be started (the local model's server); one vendor a destination and total time of an

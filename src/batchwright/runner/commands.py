@@ -67,6 +67,15 @@ def export(batch_id: str, delivery: Delivery) -> str:
     return shlex.join(words)
 
 
+def export_anywhere(batch_id: str) -> str:
+    """The export of a batch of which no output was named."""
+    return shlex.join(["batchwright", "export", batch_id, "-o", "FILE"])
+
+
+def cancel(batch_id: str) -> str:
+    return shlex.join(["batchwright", "cancel", batch_id])
+
+
 def retry(batch_id: str, delivery: Delivery) -> str:
     return _with_output("retry", batch_id, delivery)
 

@@ -1,4 +1,5 @@
-"""How an input that is run anew differs from the last batch that was made of the same file: said before it starts.
+"""How an input that is run anew differs from the last batch that was made of the same file: said once it is taken in,
+before any of it is sent.
 
 A resume that silently starts over is the thing people fear; this names the option, or how many rows are others.
 """

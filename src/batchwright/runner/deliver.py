@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,12 +16,20 @@ from batchwright.runner.export import export, format_of
 from batchwright.runner.gather import Gathered
 from batchwright.runner.intake import Interrupted
 from batchwright.runner.law import InputCount
-from batchwright.runner.outcome import RunOutcome, interrupted_writing, not_read, not_written, written_early
+from batchwright.runner.outcome import (
+    RunOutcome,
+    gate_texts,
+    interrupted_writing,
+    not_read,
+    not_written,
+    written_early,
+)
 from batchwright.runner.plan import retry_texts
 from batchwright.runner.report import Timing, Written, build_report
 from batchwright.runner.request import Delivery
 from batchwright.runner.seams import Seams
 
+STDIN, STDOUT = 0, 1
 NAME_MAX_BYTES = 230
 """File systems allow 255, and the name while it is written is longer by a process's number."""
 
@@ -50,7 +59,7 @@ async def deliver(
     report = build_report(status, gathered, timing=timing, strict=delivery.strict, written=written, read=read)
     if not status.terminal:
         return written_early(report, delivery)
-    closing = retry_texts(status, commands.retry(status.batch_id, delivery))
+    closing = (*gate_texts(status), *retry_texts(status, commands.retry(status.batch_id, delivery)))
     return RunOutcome(exit_code=report.exit_code, batch_id=status.batch_id, report=report, closing=closing)
 
 
@@ -78,16 +87,19 @@ def _problem_text(error: OSError, delivery: Delivery) -> str:
 
 
 def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) -> None:
-    """Before anything is sent: can the output be written where it is meant to go? Raises UsageError."""
+    """Before anything is sent: can the output be written where it is meant to go? `source`: what is read meanwhile;
+    nothing of a batch that is there already. Raises UsageError."""
     if delivery.nothing:
         return
     format_of(delivery)
+    if delivery.output is None and isinstance(source, str | Path) and is_input(None, source):
+        raise UsageError("standard output is the input itself; it would be written into. Send the answers elsewhere")
     places = [("-o", delivery.output), ("--failed", delivery.failed_output)]
     for flag, path in places:
         if path is None:
             continue
         _check_place(flag, path)
-        if isinstance(source, str | Path) and str(source) != "-" and _same(path, Path(source)):
+        if isinstance(source, str | Path) and is_input(path, source):
             raise UsageError(f"{flag} {path} is the input itself; it would be overwritten. Give another name")
     if delivery.failed_output is not None and delivery.failed_output.suffix.lower() == ".csv":
         raise UsageError(
@@ -121,6 +133,20 @@ def _check_place(flag: str, path: Path) -> None:
             raise UsageError(f"{flag} {path}: you may not write {what}; name another place")
     except (OSError, RuntimeError) as error:  # a name that is too long, a link that leads to itself
         raise UsageError(f"{flag} {path} cannot be written: {getattr(error, 'strerror', error)}") from error
+
+
+def is_input(place: Path | None, source: str | Path) -> bool:
+    """Whether what is written to `place` (None: standard output) goes into the file that is read; `-`: what standard
+    input was made of."""
+    if place is not None and str(source) != "-" and _same(place, Path(source)):
+        return True
+    try:
+        read = os.fstat(STDIN) if str(source) == "-" else os.stat(source)
+        written = os.fstat(STDOUT) if place is None else os.stat(place)
+    except OSError:
+        return False
+    # A terminal, a pipe and the null device are read and written at once without harm.
+    return stat.S_ISREG(read.st_mode) and os.path.samestat(read, written)
 
 
 def _same(one: Path, other: Path) -> bool:

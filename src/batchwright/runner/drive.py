@@ -13,7 +13,7 @@ from batchwright.core.batch_state import BatchState
 from batchwright.core.errors import NotNow
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.meter import Meter
-from batchwright.runner.report import Timing
+from batchwright.runner.report import NOTHING_DONE, Timing
 from batchwright.runner.request import Pace
 from batchwright.runner.seams import HeldElsewhere, HeldLock, RunningWorkers, Seams, Snapshot
 
@@ -43,9 +43,9 @@ async def drive(batch_id: str, pace: Pace, seams: Seams) -> Driven:
     """Works on the batch until it is terminal or paused, or until an interrupt. Raises what ended the workers, unless
     it is a NotNow."""
     begun = await seams.batches.status(batch_id)
-    looking = _Looking(batch_id, begun, seams, working=True)
     if begun.terminal:
-        return looking.left(begun)
+        return Driven(status=begun, timing=NOTHING_DONE)
+    looking = _Looking(batch_id, begun, seams, working=True)
     try:
         running = await seams.workers.start(batch_id, pace)
     except NotNow as failure:

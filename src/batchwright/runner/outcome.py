@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from batchwright.core.batch_state import BatchState
+from batchwright.core.batch_state import BatchState, PauseCause
+from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
 from batchwright.runner.drive import Driven
 from batchwright.runner.figures import count_text, plural
@@ -19,6 +20,7 @@ from batchwright.runner.report import (
 )
 from batchwright.runner.report_text import report_text
 from batchwright.runner.request import Delivery
+from batchwright.runner.standing import state_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,7 @@ def left_open(driven: Driven, delivery: Delivery) -> RunOutcome:
     status = driven.status
     report = build_report(status, None, timing=driven.timing, strict=delivery.strict)
     if status.state is BatchState.PAUSED:
-        code, closing = EXIT_PAUSED, paused_texts(status, delivery)
+        code, closing = EXIT_PAUSED, (*paused_texts(status, delivery), *gate_texts(status))
     elif driven.failure is not None:
         code = EXIT_PAUSED
         closing = (
@@ -90,8 +92,27 @@ def watched(driven: Driven, delivery: Delivery) -> RunOutcome:
         code = EXIT_INTERRUPTED
         closing = (f"Stopped watching; {status.batch_id} goes on. To watch again: batchwright watch {status.batch_id}",)
     elif status.state is BatchState.PAUSED:
-        closing = paused_texts(status, delivery)
+        closing = (*paused_texts(status, delivery), *gate_texts(status))
     return _reported(report, closing, code)
+
+
+def gate_texts(status: BatchStatus) -> tuple[str, ...]:
+    """What the same rows, sent again in the same way, cannot put right; empty where no gate shut."""
+    if status.terminal and status.counts.stopped:
+        return ("A wrong model name or wrong rows stay wrong in a retry: another -m, or changed rows, is a new batch.",)
+    if any(pause.cause is PauseCause.GATE for pause in status.pauses):
+        ending = commands.cancel(status.batch_id)
+        return (f"Another -m, or changed rows, is a new batch; this ends the one that waits here: {ending}",)
+    return ()
+
+
+def with_word_of_export(outcome: RunOutcome, delivery: Delivery) -> RunOutcome:
+    """Of a batch that has ended under a command that was given no place for the answers: says how to get them. The
+    library, which has no command, reads them from the store."""
+    if not delivery.nothing or not delivery.command or outcome.report is None:
+        return outcome
+    word = f"The answers are kept. This writes them: {commands.export_anywhere(outcome.batch_id)}"
+    return replace(outcome, closing=(*outcome.closing, word))
 
 
 def not_written(report: Report, problem: str, delivery: Delivery) -> RunOutcome:
@@ -122,7 +143,7 @@ def written_early(report: Report, delivery: Delivery) -> RunOutcome:
     status = report.status
     again = commands.export(status.batch_id, delivery)
     text = (
-        f"{status.batch_id} has not ended ({status.state.value}); open rows are written as such. Once it has: {again}"
+        f"{status.batch_id} has not ended ({state_text(status)}); open rows are written as such. Once it has: {again}"
     )
     return _reported(report, (text,), EXIT_OK)
 

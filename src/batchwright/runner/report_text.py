@@ -19,8 +19,8 @@ from batchwright.runner.figures import (
     rate_text,
     shown_text,
 )
-from batchwright.runner.report import FailureGroup, Report
-from batchwright.runner.standing import cost_json, ends_without_success, flags_text, standing_json
+from batchwright.runner.report import NOTHING_DONE, FailureGroup, Report
+from batchwright.runner.standing import cost_json, ends_without_success, flags_text, standing_json, state_text
 
 SHOWN_GROUPS = 12
 """Groups of failures that the text lists; the JSON has all that were kept."""
@@ -125,11 +125,14 @@ def _fact_lines(report: Report) -> list[str]:
         lines.append(f"tokens: {count_text(tally.prompt_tokens)} in{cached}, {count_text(tally.completion_tokens)} out")
     lines += _money_lines(report)
     if tally.attempts:
-        text = f"sent: {plural(tally.attempts - tally.unreached, 'request')}"
+        # A row that was only reserved when its worker was killed may not have been sent, and is counted as if it was.
+        most = "at most " if tally.doubts else ""
+        when = "sent earlier" if report.timing == NOTHING_DONE else "sent"
+        text = f"{when}: {most}{plural(tally.attempts - tally.unreached, 'request')}"
         if tally.unreached:
             text += f" (and {plural(tally.unreached, 'attempt')} that reached no vendor)"
         if tally.retries:
-            text += f", {plural(tally.retries, 'retry', 'retries')} among them"
+            text += f", {most}{plural(tally.retries, 'retry', 'retries')} among them"
         if report.timing.rows_ended and report.timing.wall_s > 0:
             text += f"; {rate_text(report.timing.rows_ended / report.timing.wall_s)}"
         lines.append(text)
@@ -144,7 +147,7 @@ def _fact_lines(report: Report) -> list[str]:
     lines.append(_law_line(report))
     lines += [f"DOES NOT ADD UP: {difference}" for difference in report.law.differences]
     lines.append(
-        f"batch: {status.batch_id}, {status.state.value}" + (f", round {status.round}" if status.round else "")
+        f"batch: {status.batch_id}, {state_text(status)}" + (f", round {status.round}" if status.round else "")
     )
     return lines
 

@@ -20,7 +20,14 @@ from batchwright.runner.drive import Driven, drive, watch
 from batchwright.runner.figures import plural
 from batchwright.runner.intake import Interrupted, TakeIn
 from batchwright.runner.law import InputCount
-from batchwright.runner.outcome import RunOutcome, left_open, not_finished_retry, nothing_sent, watched
+from batchwright.runner.outcome import (
+    RunOutcome,
+    left_open,
+    not_finished_retry,
+    nothing_sent,
+    watched,
+    with_word_of_export,
+)
 from batchwright.runner.plan import Plan, Step
 from batchwright.runner.report import NOTHING_DONE
 from batchwright.runner.request import Delivery, Pace, RunRequest
@@ -97,7 +104,8 @@ async def look_on(batch_id: str, delivery: Delivery, seams: Seams) -> RunOutcome
 async def _seen(driven: Driven, delivery: Delivery, seams: Seams) -> RunOutcome:
     """A batch that was only looked at. Of one that has ended the report is that of its run, made of its rows."""
     if driven.status.terminal:
-        return await deliver(driven.status, replace(delivery, nothing=True), driven.timing, seams)
+        seen = await deliver(driven.status, replace(delivery, nothing=True), driven.timing, seams)
+        return with_word_of_export(seen, delivery)
     return watched(driven, delivery)
 
 
@@ -116,8 +124,12 @@ async def _work(batch_id: str, task: _Task, seams: Seams) -> RunOutcome:
     try:
         driven = await drive(batch_id, task.pace, seams)
         if driven.status.terminal:
-            return await deliver(driven.status, task.delivery, driven.timing, seams, read=task.read)
-        return left_open(driven, task.delivery)
+            delivered = await deliver(driven.status, task.delivery, driven.timing, seams, read=task.read)
+            return with_word_of_export(delivered, task.delivery)
+        # Our own hold on it does not make it one that is worked on: asked once that is gone.
+        task.lock.release()
+        live = (await seams.batches.status(batch_id)).live
+        return left_open(replace(driven, status=replace(driven.status, live=live)), task.delivery)
     finally:
         task.lock.release()
 
@@ -140,11 +152,13 @@ class _Run:
             return nothing_sent()
         try:
             chosen = await self._plan()
-            for text in chosen.says:
-                self._seams.display.say(text)
             batch_id = chosen.batch.batch_id if chosen.batch is not None else ""
+            told = ""
             if chosen.step is Step.START:
-                batch_id = await self._start(chance)
+                # First of all: an input that is refused begins nothing, and nothing is sent yet.
+                batch_id, told = await self._start(chance)
+            for text in (*chosen.says, *([told] if told else [])):
+                self._seams.display.say(text)
         except Interrupted:
             return nothing_sent()
         finally:
@@ -193,8 +207,9 @@ class _Run:
         now = self._request.rows.destinations
         return await asyncio.to_thread(going_the_same_way, same, now, self._source, stopped)
 
-    async def _start(self, chance: Chance) -> str:
-        """Takes the input in as a new batch. Raises InputRefused or Interrupted; nothing of it is kept then."""
+    async def _start(self, chance: Chance) -> tuple[str, str]:
+        """Takes the input in as a new batch: its id, and what was taken in, in words. Raises InputRefused or
+        Interrupted; nothing of it is kept then."""
         batch_id = f"batch_{chance.hex_id(BATCH_ID_DIGITS)}"
         lock = self._seams.locks.take(batch_id)
         assert not isinstance(lock, HeldElsewhere), "a fresh id that another process knows"
@@ -208,8 +223,7 @@ class _Run:
             raise
         self._read = taking.counted()
         refused = f", {plural(taking.refused, 'of them refused', 'of them refused')}" if taking.refused else ""
-        self._seams.display.say(f"{batch_id}: {plural(status.total, 'row')} taken in{refused}.")
-        return batch_id
+        return batch_id, f"{batch_id}: {plural(status.total, 'row')} taken in{refused}."
 
     def _spec(self) -> BatchSpec:
         request = self._request

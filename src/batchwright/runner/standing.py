@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from batchwright.core import row_map
-from batchwright.core.batch_state import Counts
+from batchwright.core.batch_state import BatchState, Counts
 from batchwright.core.failures import Flag
 from batchwright.core.money import usd_text
 from batchwright.ports.batches import BatchStatus
@@ -36,6 +36,17 @@ def flags_of(status: BatchStatus) -> dict[Flag, int]:
 def flags_text(flags: dict[Flag, int]) -> str:
     """ "3 truncated, 1 refused"; empty where there are none."""
     return ", ".join(f"{count_text(count)} {flag.value}" for flag, count in flags.items())
+
+
+def is_idle(status: BatchStatus) -> bool:
+    """Its state says that it moves, but nobody works on it: its `run` was interrupted or killed, or no `work` has come
+    to it yet. (A paused batch says so itself.)"""
+    return not (status.live or status.terminal or status.state is BatchState.PAUSED)
+
+
+def state_text(status: BatchStatus) -> str:
+    """ "completed", "running", "running (idle)"."""
+    return f"{status.state.value} (idle)" if is_idle(status) else status.state.value
 
 
 def cost_is_complete(status: BatchStatus) -> bool:

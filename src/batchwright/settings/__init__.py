@@ -17,6 +17,7 @@ from batchwright.core.batch_spec import Destination
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.errors import UsageError
 from batchwright.core.gate import OnGate
+from batchwright.core.routes import model_of_file
 from batchwright.core.row_options import RowOptions
 from batchwright.runner.progress import ProgressKind
 from batchwright.runner.request import RunRequest
@@ -88,8 +89,10 @@ class Settings:
         return found.value if found is not None else ""
 
     def key_values(self) -> dict[str, str]:
-        """The environment over `.env`: for looking keys up by their variables' names, and for nothing else."""
-        return {**self.variables.dotenv, **self.process_environment()}
+        """The environment over `.env`: for looking keys up by their variables' names, and for nothing else. As for
+        `key`, a blank value in the environment is none."""
+        given = {name: text for name, text in self.variables.environment.items() if text.strip()}
+        return {**self.variables.dotenv, **given}
 
     def process_environment(self) -> dict[str, str]:
         """What this process was started with, `.env` left out: proxies, certificates and what a child process gets.
@@ -273,7 +276,7 @@ def _implied_model(destinations: tuple[Destination, ...]) -> str:
     """A model file that was given for every row is also the model of rows that name none."""
     for destination in destinations:
         if destination.protocol == "local" and destination.models and destination.model_file:
-            return endpoints.model_name_of(destination.model_file)
+            return model_of_file(destination.model_file)
     return ""
 
 

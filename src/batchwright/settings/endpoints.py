@@ -15,13 +15,17 @@ address is then repeated. So:
     the pair stands
     in the user file    sent                     sent              may be set where the batch is worked on
 
+Where the environment and the `.env` both have the variable, the environment's is the key; but for an address from the
+`.env`, unless its pair stands in the user file, the `.env`'s is.
+
 A batch outlives the process that made it: a key that is not set here is judged as one of the environment, which it may
-be where the batch is worked on, and an address from a `.env` gets keys of a `.env` alone for good.
+be where the batch is worked on, and an address from a `.env` gets keys of that very file alone for good.
 
 **Choice.** `--simulate` and `--vendor NAME` send every row to that one vendor. Else, in this order: the endpoint of
 `base_url`; where that is not from the command line also the named vendors (project file, then user file); and, where
 there is no `base_url` but an `OPENAI_API_KEY`, OpenAI. `core.routes` finds a row's destination among them. `--gguf`
-stands before all others and, unless the command line names an endpoint too, takes every row.
+stands before all others and, unless the command line names an endpoint too, takes every row, but none that names
+another model by `local/`.
 
 **Unusable destinations.** One that was asked for by name and cannot be had (the rule withholds its key, the key cannot
 be sent, there is no such profile or model file) is an error. Any other keeps its place and says why it is unusable:
@@ -82,14 +86,14 @@ class Candidate:
     way: str = "--base-url"
     """Options that repeat the address on the command line and still mean this destination."""
 
-    def destination(self, problem: str, *, trusted: bool) -> Destination:
+    def destination(self, problem: str, *, dotenv_keys: bool) -> Destination:
         return Destination(
             vendor=self.vendor,
             base_url=self.base_url.value,
             key_env=self.key_env,
             profile=self.profile,
             models=self.models,
-            dotenv_key=bool(self.key_env) and not trusted and self.base_url.source.origin is Origin.DOTENV,
+            dotenv_file=self.base_url.source.file if self.key_env and dotenv_keys else "",
             unusable=problem,
         )
 
@@ -133,7 +137,7 @@ def build(layers: Sequence[Layer], variables: Variables, user_file: Path) -> End
     base = _text(lookup(layers, "base_url"))
     entries = named_vendors(layers)
     taken = frozenset(name for layer in layers if layer.origin is Origin.USER_FILE for name in layer.vendors)
-    rule = KeyRule(_allowed_by_user_file(layers), user_file, taken)
+    rule = KeyRule(_allowed_by_user_file(layers), user_file, taken, variables)
     named_file = gguf if gguf is not None else _default_model_file(variables)
     beside = local(named_file, ())
     first = (beside,) if gguf is not None or beside.unusable else ()
@@ -142,14 +146,14 @@ def build(layers: Sequence[Layer], variables: Variables, user_file: Path) -> End
             return Endpoints(destinations=simulated())
         if chosen.value == "local":
             return Endpoints(destinations=(_usable(local(named_file, EVERY_MODEL)),))
-        candidate = _chosen_vendor(chosen, base, entries, (layers, variables))
+        candidate = _chosen_vendor(chosen, base, entries, (layers, rule))
         if problem := rule.problem(candidate):
             raise UsageError(f"{problem}. {rule.remedy(candidate)}".strip())
         return Endpoints(destinations=(*first, rule.destination(candidate)))
     from_command_line = base is not None and base.source.origin is Origin.COMMAND_LINE
     if gguf is not None and gguf.source.origin is Origin.COMMAND_LINE and not from_command_line:
         return Endpoints(destinations=(local(gguf, EVERY_MODEL),))
-    candidates = _unchosen(base, entries, (layers, variables))
+    candidates = _unchosen(base, entries, (layers, rule))
     return Endpoints(
         destinations=(*first, *(rule.destination(candidate) for candidate in candidates)),
         remedies={problem: rule.remedy(candidate) for candidate in candidates if (problem := rule.problem(candidate))},
@@ -184,9 +188,24 @@ class KeyRule:
     user_file: Path
     taken: frozenset[str]
     """Names of the user file's vendors."""
+    variables: Variables
+
+    def key(self, base_url: Sourced[str], key_env: str) -> Sourced[str] | None:
+        """The key that a worker here would send to this address; where the rule withholds it, what it withholds."""
+        if not key_env:
+            return None
+        own = self.variables.in_dotenv(key_env) if self._takes_dotenv_keys(base_url, key_env) else None
+        return own if own is not None else self.variables.get(key_env)
+
+    def first_key(self, base_url: Sourced[str]) -> Sourced[str] | None:
+        """The key of an endpoint for which no variable is named: one that may be sent there before one that may not,
+        in the environment before `.env`, `BATCHWRIGHT_` before `OPENAI_`."""
+        found = [key for name in KEY_VARIABLES if (key := self.key(base_url, name)) is not None]
+        return max(found, key=lambda key: (self._may_have(key.source, base_url), key.source.origin), default=None)
 
     def destination(self, candidate: Candidate) -> Destination:
-        return candidate.destination(self.problem(candidate), trusted=self._is_allowed(candidate))
+        dotenv_keys = self._takes_dotenv_keys(candidate.base_url, candidate.key_env)
+        return candidate.destination(self.problem(candidate), dotenv_keys=dotenv_keys)
 
     def problem(self, candidate: Candidate) -> str:
         """Why no row may go there; empty: rows may."""
@@ -201,7 +220,7 @@ class KeyRule:
                 f"header can carry (expected visible ASCII characters). Set it to the key alone"
             )
         came_from = key.source if key is not None else Source(origin=Origin.ENVIRONMENT, name=candidate.key_env)
-        if may_have_key(came_from, url.source) or self._is_allowed(candidate):
+        if self._may_have(came_from, url):
             return ""
         comes = f"comes from {key.source}" if key is not None else "is not set here"
         return f"the key {candidate.key_env} {comes}, but the address {url.value} from {url.source}, which counts less"
@@ -225,8 +244,12 @@ class KeyRule:
             f'  If it needs no key: api_key_env = "" where the address stands.'
         )
 
-    def _is_allowed(self, candidate: Candidate) -> bool:
-        return (candidate.base_url.value, candidate.key_env) in self.allowed
+    def _may_have(self, key: Source, base_url: Sourced[str]) -> bool:
+        return may_have_key(key, base_url.source) or (base_url.value, key.name) in self.allowed
+
+    def _takes_dotenv_keys(self, base_url: Sourced[str], key_env: str) -> bool:
+        """Whether a key of the `.env` that the address came from, and no other, may go there."""
+        return base_url.source.origin is Origin.DOTENV and (base_url.value, key_env) not in self.allowed
 
 
 def _profile_problem(candidate: Candidate) -> str:
@@ -255,10 +278,10 @@ def _chosen_vendor(
     chosen: Sourced[str],
     base: Sourced[str] | None,
     entries: Mapping[str, VendorEntry],
-    where: tuple[Sequence[Layer], Variables],
+    where: tuple[Sequence[Layer], KeyRule],
 ) -> Candidate:
     """The vendor that was asked for. A base URL of the very same source (but not OPENAI_BASE_URL) replaces its own."""
-    layers, variables = where
+    layers, rule = where
     entry = entries.get(chosen.value)
     if entry is None:
         known = ", ".join(sorted({*entries, *RESERVED_VENDORS}))
@@ -270,7 +293,7 @@ def _chosen_vendor(
     key_env = entry.api_key_env
     if named is not None and named.source.origin >= chosen.source.origin:
         key_env = named.value
-    key = variables.get(key_env) if key_env else None
+    key = rule.key(url, key_env)
     if key_env and key is None:
         raise UsageError(f"the vendor {entry.name!r} needs the variable {key_env}, which is neither set nor in a .env")
     return Candidate(
@@ -284,13 +307,13 @@ def _chosen_vendor(
 
 
 def _unchosen(
-    base: Sourced[str] | None, entries: Mapping[str, VendorEntry], where: tuple[Sequence[Layer], Variables]
+    base: Sourced[str] | None, entries: Mapping[str, VendorEntry], where: tuple[Sequence[Layer], KeyRule]
 ) -> list[Candidate]:
+    layers, rule = where
+    named = _named_key(layers, rule.variables)
     found: list[Candidate] = []
-    key_env, key = _unnamed_key(*where)
     if base is not None:
-        name = _name_of(base.value, entries)
-        found.append(Candidate(vendor=name, base_url=base, key_env=key_env, key=key))
+        found.append(_unnamed_endpoint(base, named, (entries, rule)))
         if base.source.origin is Origin.COMMAND_LINE:
             return found
     found += [
@@ -298,31 +321,38 @@ def _unchosen(
             vendor=entry.name,
             base_url=entry.base_url,
             key_env=entry.api_key_env,
-            key=where[1].get(entry.api_key_env) if entry.api_key_env else None,
+            key=rule.key(entry.base_url, entry.api_key_env),
             models=entry.models,
             profile=entry.profile,
             way=f"--vendor {entry.name} --base-url",
         )
         for entry in entries.values()
     ]
-    implied = where[1].get(OPENAI_KEY)
-    if base is None and implied is not None and key_env in KEY_VARIABLES:
+    implied = rule.variables.get(OPENAI_KEY)
+    if base is None and implied is not None and (named is None or named in KEY_VARIABLES):
         # The address is implied by the variable's own name: it came from where the key came from.
         url = Sourced(OPENAI_URL, implied.source)
         found.append(Candidate(vendor=_name_of(OPENAI_URL, entries), base_url=url, key_env=OPENAI_KEY, key=implied))
     return found
 
 
-def _unnamed_key(layers: Sequence[Layer], variables: Variables) -> tuple[str, Sourced[str] | None]:
-    """(variable's name, its value) for the endpoint of `base_url`; ("", None): no key is sent."""
+def _named_key(layers: Sequence[Layer], variables: Variables) -> str | None:
+    """The variable that is named for the endpoint of `base_url`; empty: no key is sent; None: none is named."""
     named = _text(lookup(layers, "api_key_env"))
     if named is None:
-        key = variables.first_key()
-        return (key.source.name, key) if key is not None else ("", None)
-    key = variables.get(named.value) if named.value else None
-    if named.value and key is None and named.source.origin is Origin.COMMAND_LINE:
+        return None
+    if named.value and named.source.origin is Origin.COMMAND_LINE and variables.get(named.value) is None:
         raise UsageError(f"--api-key-env {named.value}: this variable is neither set in the environment nor in a .env")
-    return named.value, key
+    return named.value
+
+
+def _unnamed_endpoint(
+    base: Sourced[str], named: str | None, where: tuple[Mapping[str, VendorEntry], KeyRule]
+) -> Candidate:
+    entries, rule = where
+    key = rule.first_key(base) if named is None else rule.key(base, named)
+    key_env = named if named is not None else key.source.name if key is not None else ""
+    return Candidate(vendor=_name_of(base.value, entries), base_url=base, key_env=key_env, key=key)
 
 
 def _allowed_by_user_file(layers: Sequence[Layer]) -> frozenset[tuple[str, str]]:
@@ -346,8 +376,3 @@ def _name_of(base_url: str, entries: Mapping[str, VendorEntry]) -> str:
 
 def _text(found: Sourced[object] | None) -> Sourced[str] | None:
     return None if found is None else Sourced(str(found.value), found.source)
-
-
-def model_name_of(model_file: str) -> str:
-    """What rows that name no model ask of a local server that was given a file."""
-    return Path(model_file).stem

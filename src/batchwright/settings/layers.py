@@ -18,7 +18,6 @@ from pathlib import Path
 from batchwright.core.errors import UsageError
 from batchwright.settings.sources import Origin, Source, Sourced
 from batchwright.settings.table import (
-    KEY_VARIABLES,
     OTHER_VARIABLES,
     PREFIX,
     SETTINGS,
@@ -64,20 +63,19 @@ class Variables:
     environment: Mapping[str, str] = field(repr=False)
     dotenv: Mapping[str, str] = field(repr=False)
     dotenv_file: str
+    """Absolute path; empty: there is none."""
 
     def get(self, name: str) -> Sourced[str] | None:
         """None also for an empty or blank value: `NAME= command` is how shells switch a variable off."""
         if self.environment.get(name, "").strip():
             return Sourced(self.environment[name], Source(origin=Origin.ENVIRONMENT, name=name))
+        return self.in_dotenv(name)
+
+    def in_dotenv(self, name: str) -> Sourced[str] | None:
         if self.dotenv.get(name, "").strip():
             source = Source(origin=Origin.DOTENV, name=name, file=self.dotenv_file)
             return Sourced(self.dotenv[name], source)
         return None
-
-    def first_key(self) -> Sourced[str] | None:
-        """The key of the unnamed endpoint: in the environment before `.env`, `BATCHWRIGHT_` before `OPENAI_`."""
-        found = [key for name in KEY_VARIABLES if (key := self.get(name)) is not None]
-        return max(found, key=lambda key: key.source.origin, default=None)
 
 
 def find_upward(name: str, folder: Path) -> Path | None:
@@ -89,7 +87,7 @@ def find_upward(name: str, folder: Path) -> Path | None:
 
 def read_variables(environment: Mapping[str, str], folder: Path) -> Variables:
     """Raises UsageError for a `.env` that cannot be read."""
-    path = find_upward(DOTENV_FILE, folder)
+    path = find_upward(DOTENV_FILE, folder.absolute())
     if path is None:
         return Variables(environment=environment, dotenv={}, dotenv_file="")
     from dotenv import dotenv_values

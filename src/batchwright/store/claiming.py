@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, func, select, text, update
 
 from batchwright.core import row_map
-from batchwright.core.doubt import SUSPECT_DEATHS, Resolution, resolve
+from batchwright.core.doubt import Resolution, resolve, suspects
 from batchwright.core.records import Record, SegmentInput, Tally
 from batchwright.ports.store import ClaimedSegment, ClaimRequest, SegmentKey
 from batchwright.store import backlog, ledger, parts
@@ -209,7 +209,6 @@ def _resolve(connection: Connection, row: Row[Any], known: tuple[SegmentInput, d
         last=last,
         previous_map=row.previous_map,
         worst_picousd=worst,
-        deaths=row.deaths,
         alone=bool(row.lost_alone),
         policy=spec.on_uncertain,
         max_attempts=spec.max_attempts,
@@ -257,8 +256,8 @@ def _claimed(
         # A holder that gave the segment back before it had an outcome leaves the doubt as it was.
         first = tuple(
             number
-            for number, record in (in_round.items() if window else ())
-            if record.doubts and new_map[number] == row_map.PENDING
+            for number, record in in_round.items()
+            if record.doubts and (window or record.deaths) and new_map[number] == row_map.PENDING
         )
     return ClaimedSegment(
         key=SegmentKey(row.batch_id, row.number),
@@ -273,7 +272,7 @@ def _claimed(
         input_bytes=inputs[1],
         first=first,
         window=window,
-        suspect=bool(first) and row.deaths >= SUSPECT_DEATHS,
+        suspects=suspects(first, in_round),
         lane_set=row.lane_set,
         resolved=Tally() if resolution is None else resolution.tally,
     )

@@ -67,7 +67,7 @@ def bases(in_round: Mapping[int, Record], previous: Mapping[int, Record]) -> dic
     A row that had a success keeps that answer in its base, so that the success can be given back.
     """
     fresh = {
-        row: msgspec.structs.replace(record, byte=row_map.RESERVED, used=0, rate_limits=0, alone=0)
+        row: msgspec.structs.replace(record, byte=row_map.RESERVED, used=0, rate_limits=0, alone=0, deaths=0)
         for row, record in previous.items()
     }
     for row, note in in_round.items():

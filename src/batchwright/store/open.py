@@ -26,7 +26,7 @@ def open_store(path: Path | str) -> Store:
     """Opens a state file, made anew where there is none, or `:memory:`.
 
     Raises StoreError for a network file system, a folder that cannot be written, a file that is no database of ours,
-    is damaged or was made by a newer version. An older one is brought up to date.
+    is damaged or was made by a version that is not known here. One of an earlier schema is brought up to date.
     """
     if str(path) == MEMORY:
         target = None

@@ -1,4 +1,4 @@
-"""Frames of a segment: written as parts, read back in order, merged into one result when the segment settles."""
+"""Frames of a segment: written as parts, read back in order, merged into one result when a segment of many settles."""
 
 from __future__ import annotations
 

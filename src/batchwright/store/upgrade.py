@@ -16,7 +16,8 @@ from batchwright.store.schema import alembic_version, metadata
 
 
 def prepare_schema(connections: Connections, name: str) -> None:
-    """Makes, checks or upgrades the schema. Raises StoreError for a newer file or one that is not ours."""
+    """Makes, checks or upgrades the schema. Raises StoreError for a file of a version that is not known here, or one
+    that is not ours."""
     with connections.read() as connection:
         present = _revision(connection, name)
     if present == HEAD:
@@ -52,7 +53,8 @@ def _revision(connection: Connection, name: str) -> str | None:
     found = connection.execute(select(alembic_version.c.version_num)).scalar_one_or_none() or ""
     if found and found not in REVISIONS:
         raise StoreError(
-            f"The state file {name} was made by a newer version of batchwright (its schema is {found!r}, this program "
-            f"knows up to {HEAD!r}). Upgrade batchwright, or name another folder with BATCHWRIGHT_HOME."
+            f"The state file {name} was made by another version of batchwright (its schema is {found!r}, that of this "
+            f"program is {HEAD!r}). Use that version for its batches; or move the file away, or name another folder "
+            f"with BATCHWRIGHT_HOME, to begin anew."
         )
     return found

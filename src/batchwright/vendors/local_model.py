@@ -24,10 +24,11 @@ from typing import IO, Final
 from urllib.parse import urlsplit
 
 from batchwright.core.errors import VendorUnavailable
+from batchwright.core.routes import local_model
 from batchwright.vendors.llama_server import KEY_VARIABLE
 from batchwright.vendors.model_files import model_file_problem
 
-DEFAULT_ALIAS = "local/smollm2"
+DEFAULT_ALIAS = local_model(())
 DEFAULT_SLOTS = 4
 """Every slot computes a shared prefix for itself: 40 rows with 150 tokens in common take 10 s with one slot, 12 with
 four and 15 with eight; the second 40 take 8 s with four or more."""

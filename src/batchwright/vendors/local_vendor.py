@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from batchwright.core.batch_spec import Destination
+from batchwright.core.routes import local_model
 from batchwright.ports.clock import Clock
 from batchwright.ports.http import HttpClient
 from batchwright.ports.vendor import Answer, VendorCall
-from batchwright.vendors.local_model import DEFAULT_ALIAS, LocalServer, start_local_server
+from batchwright.vendors.local_model import LocalServer, start_local_server
 from batchwright.vendors.model_files import find_model
 from batchwright.vendors.openai import OpenAIVendor
 from batchwright.vendors.profiles import find_profile
@@ -42,8 +43,7 @@ async def open_local_vendor(
     """Finds the model, starts the server and waits until it can answer. Raises VendorUnavailable, with what to do."""
     explicit = Path(destination.model_file) if destination.model_file else None
     model_file = await asyncio.to_thread(find_model, explicit=explicit, environ=environ, cache=cache)
-    alias = f"local/{model_file.stem}" if destination.model_file else DEFAULT_ALIAS
-    server = await start_local_server(model_file=model_file, environ=environ, alias=alias)
+    server = await start_local_server(model_file=model_file, environ=environ, alias=local_model([destination]))
     vendor = OpenAIVendor(
         http,
         base_url=server.base_url,

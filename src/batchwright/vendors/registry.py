@@ -35,13 +35,15 @@ class OpenVendors:
         *,
         local: OpenLocal,
         dotenv_keys: Mapping[str, str] | None = None,
+        dotenv_file: str = "",
     ) -> None:
-        """`keys`: by their variables' names; `dotenv_keys`: those that a `.env` holds, for destinations that may have
-        no other."""
+        """`keys`: by their variables' names; `dotenv_keys`: those that the `.env` of this absolute path holds, for
+        destinations that may have no other."""
         self._open_http = open_http
         self._clients: dict[float, HttpClient] = {}
         self._keys = keys
         self._dotenv_keys = dotenv_keys or {}
+        self._dotenv_file = dotenv_file
         self._clock = clock
         self._local = local
         self._opening: dict[tuple[Destination, float], asyncio.Task[Vendor]] = {}
@@ -50,11 +52,16 @@ class OpenVendors:
         name = destination.key_env
         if not name or self._key(destination):
             return ""
-        return f"{name} (in a .env, as the vendor's address was)" if destination.dotenv_key else name
+        if not destination.dotenv_file:
+            return name
+        return f"{name} (of {destination.dotenv_file} alone, where the address came from: go on in its folder)"
 
     def _key(self, destination: Destination) -> str:
-        keys = self._dotenv_keys if destination.dotenv_key else self._keys
-        return keys.get(destination.key_env, "").strip()
+        if not destination.dotenv_file:
+            return self._keys.get(destination.key_env, "").strip()
+        if destination.dotenv_file != self._dotenv_file:
+            return ""  # what another folder's .env calls by this name is the key of another address
+        return self._dotenv_keys.get(destination.key_env, "").strip()
 
     async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Vendor:
         """Raises VendorUnavailable; a later call tries again."""

@@ -5,13 +5,14 @@ the same latency and (almost always) the same first failure, so two runs of a fi
 
     a first attempt may fail      429 with a wait, 500, or a dropped connection; every later attempt is answered, and
                                   so is every attempt while more than twice the share of failures has been seen
-    an answer may be flagged      refused, or cut off
+    an answer may be flagged      refused, or cut off; it is cut where the row's own bound of tokens is reached
     usage                         4 bytes of the row are a prompt token, 4 of the answer a completion token
     cost                          stated by the vendor, at the prices of `Simulation`
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -25,6 +26,7 @@ from batchwright.ports.vendor import Answer, VendorCall
 from batchwright.vendors.classify import classify
 from batchwright.vendors.late_answer import LateAnswer, internal_answer
 from batchwright.vendors.profiles import build_profile
+from batchwright.vendors.usage import NULL
 
 MAX_FAILED_ROWS = 65_536
 """How many rows are remembered as having had their first failure; the oldest is forgotten and would fail once more."""
@@ -35,6 +37,8 @@ earlier one: when a batch goes on, those come first and all together, and withou
 MAX_ECHO_CHARS = 60
 EMBEDDING_SIZE = 8
 BYTES_PER_TOKEN = 4
+UNBOUNDED = 2**31
+_INTEGER = re.compile(rb"-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +131,8 @@ def simulate(endpoint: str, body: bytes, *, fate: Fate, simulation: Simulation, 
     request = _read_request(body)
     if request is None:
         return _refusal(400, "invalid_body", "the body is no JSON object with text or messages")
+    if _bound(request) < 1:
+        return _refusal(400, "invalid_value", "the bound of output tokens must be at least 1")
     writer = _WRITERS.get(endpoint)
     if writer is None:
         known = ", ".join(sorted(_WRITERS))
@@ -159,6 +165,9 @@ class _Request(msgspec.Struct, gc=False):
     messages: list[dict[str, Any]] = []
     input: Any = None
     prompt: Any = None
+    max_tokens: msgspec.Raw = NULL
+    max_completion_tokens: msgspec.Raw = NULL
+    max_output_tokens: msgspec.Raw = NULL
 
 
 _REQUESTS = msgspec.json.Decoder(_Request)
@@ -181,8 +190,18 @@ def _last_text(request: _Request) -> str:
     return content[-MAX_ECHO_CHARS:] if isinstance(content, str) else ""
 
 
-def _reply_text(request: _Request) -> str:
-    return f"Simulated answer to: {_last_text(request)}"
+def _bound(request: _Request) -> int:
+    """The most tokens an answer may have: the least of what the row says, under whatever name. What is no integer
+    bounds nothing."""
+    said = (request.max_tokens, request.max_completion_tokens, request.max_output_tokens)
+    return min((int(found[0]) for value in said if (found := _INTEGER.fullmatch(bytes(value)))), default=UNBOUNDED)
+
+
+def _reply(request: _Request) -> tuple[str, bool]:
+    """The answer's text, and whether it was cut at the row's own bound."""
+    text = f"Simulated answer to: {_last_text(request)}"
+    bound = _bound(request)
+    return (text[: bound * BYTES_PER_TOKEN], True) if len(text) // BYTES_PER_TOKEN > bound else (text, False)
 
 
 def _usage(body: bytes, text: str, simulation: Simulation) -> tuple[int, int, msgspec.Raw]:
@@ -196,12 +215,14 @@ def _is_refused(fate: Fate, simulation: Simulation) -> bool:
     return fate.flag < simulation.refused_share
 
 
-def _is_truncated(fate: Fate, simulation: Simulation) -> bool:
-    return not _is_refused(fate, simulation) and fate.flag < simulation.refused_share + simulation.truncated_share
+def _is_truncated(fate: Fate, simulation: Simulation, cut: bool) -> bool:
+    if _is_refused(fate, simulation):
+        return False
+    return cut or fate.flag < simulation.refused_share + simulation.truncated_share
 
 
 def _write_chat(request: _Request, body: bytes, fate: Fate, simulation: Simulation) -> dict[str, object]:
-    text = _reply_text(request)
+    text, cut = _reply(request)
     refused = _is_refused(fate, simulation)
     prompt, completion, cost = _usage(body, text, simulation)
     message = {"role": "assistant", "content": None if refused else text}
@@ -217,7 +238,7 @@ def _write_chat(request: _Request, body: bytes, fate: Fate, simulation: Simulati
             {
                 "index": 0,
                 "message": message,
-                "finish_reason": "length" if _is_truncated(fate, simulation) else "stop",
+                "finish_reason": "length" if _is_truncated(fate, simulation, cut) else "stop",
             }
         ],
         "usage": {
@@ -230,14 +251,14 @@ def _write_chat(request: _Request, body: bytes, fate: Fate, simulation: Simulati
 
 
 def _write_response(request: _Request, body: bytes, fate: Fate, simulation: Simulation) -> dict[str, object]:
-    text = _reply_text(request)
+    text, cut = _reply(request)
     prompt, completion, cost = _usage(body, text, simulation)
     part = (
         {"type": "refusal", "refusal": "Simulated refusal."}
         if _is_refused(fate, simulation)
         else {"type": "output_text", "text": text, "annotations": []}
     )
-    truncated = _is_truncated(fate, simulation)
+    truncated = _is_truncated(fate, simulation, cut)
     return {
         "id": f"resp_simulated_{fate.number:016x}",
         "object": "response",

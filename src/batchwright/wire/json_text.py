@@ -7,6 +7,7 @@ much as decoding the row). What it does not refuse is invalid UTF-8 in what it s
 
 from __future__ import annotations
 
+import json
 import re
 
 import msgspec
@@ -25,6 +26,7 @@ _SEPARATORS = (
 )
 _LINE_FEED, _CARRIAGE_RETURN = b"\n\r"
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 def mend_surrogates(text: bytes) -> bytes:
@@ -76,6 +78,29 @@ def kind_of(value: bytes) -> str:
     if first in _KINDS:
         return _KINDS[first]
     return "number"
+
+
+def read_value(text: bytes | msgspec.Raw) -> object:
+    """Valid JSON, decoded. A number that is out of range for msgspec (1e999, an integer of thousands of digits) becomes
+    infinite, as Python's own reader has it. Raises DecodeError for what is no JSON, RecursionError for too deep a one.
+    """
+    try:
+        return _decode(text)
+    except msgspec.ValidationError:
+        return json.loads(bytes(text), parse_int=_integer)
+
+
+def shown(value: bytes | msgspec.Raw, chars: int = 40) -> str:
+    """The start of a JSON value, for people: a string's text, anything else as it is written."""
+    text = bytes(value).strip()
+    return (str(_decode(text)) if kind_of(text) == "string" else text.decode("utf-8", "replace"))[:chars]
+
+
+def _integer(digits: str) -> int | float:
+    try:
+        return int(digits)
+    except ValueError:  # more digits than Python reads
+        return float(digits)
 
 
 _KINDS = {b"{": "object", b"[": "array", b'"': "string", b"t": "true", b"f": "false", b"n": "null"}

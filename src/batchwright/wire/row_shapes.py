@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from batchwright.core.endpoints import CHAT, EMBEDDINGS, BadEndpoint, normal_endpoint
-from batchwright.wire.json_text import kind_of
+from batchwright.wire.json_text import kind_of, shown
 from batchwright.wire.row_checks import BodyFacts, Problem, nested_too_deeply
 
 MAX_CUSTOM_ID_CHARS = 512
@@ -46,7 +46,8 @@ class Parts(msgspec.Struct, gc=False):
 
 
 read_fields = msgspec.json.Decoder(dict[str, Raw]).decode
-read_any = msgspec.json.Decoder().decode
+read_string = msgspec.json.Decoder(str).decode
+"""Of a stranger's values only strings are decoded: numbers may be out of any range, and are never needed."""
 encode = msgspec.json.Encoder().encode
 
 
@@ -98,14 +99,14 @@ def read_custom_id(fields: dict[str, Raw], problems: list[Problem]) -> str | Non
     value = fields.get("custom_id", Raw(b"null"))
     kind = kind_of(bytes(value))
     if kind == "string":
-        text = str(read_any(value))
+        text = read_string(value)
         if len(text) > MAX_CUSTOM_ID_CHARS:
             problems.append(long_custom_id(text))
         return text[:MAX_CUSTOM_ID_CHARS] or None
     if kind != "null":
-        shown = bytes(value)[:40].decode("utf-8", "replace")
-        hint = f'; write it as text: "{shown}"' if kind == "number" else ""
-        message = f"custom_id must be a string, got {kind} {shown}{hint}"
+        found = shown(value)
+        hint = f'; write it as text: "{found}"' if kind == "number" else ""
+        message = f"custom_id must be a string, got {kind} {found}{hint}"
         problems.append(Problem("invalid_custom_id", message, "custom_id"))
     return None
 
@@ -121,7 +122,7 @@ def long_custom_id(custom_id: str) -> Problem:
 def text_field(fields: dict[str, Raw], name: str) -> str:
     """Empty where it is absent or no string."""
     value = bytes(fields.get(name, Raw(b"null")))
-    return str(read_any(value)) if kind_of(value) == "string" else ""
+    return read_string(value) if kind_of(value) == "string" else ""
 
 
 def as_text(value: Raw) -> str:
@@ -129,42 +130,43 @@ def as_text(value: Raw) -> str:
     text = bytes(value)
     kind = kind_of(text)
     if kind == "string":
-        return str(read_any(text))
+        return read_string(text)
     return "" if kind == "null" else text.decode("utf-8")
 
 
 def _read_envelope(fields: dict[str, Raw], problems: list[Problem]) -> str:
     """The endpoint that url or capability name; empty where they name none."""
-    method = read_any(fields["method"]) if "method" in fields else None
-    if method is not None and (not isinstance(method, str) or method.upper() != "POST"):
-        problems.append(Problem("invalid_method", f"method must be POST, got {str(method)[:40]}", "method"))
-    url = read_any(fields["url"]) if "url" in fields else None
-    if isinstance(url, str):
+    if _is_given(fields, "method") and text_field(fields, "method").upper() != "POST":
+        problems.append(Problem("invalid_method", f"method must be POST, got {shown(fields['method'])}", "method"))
+    if _is_given(fields, "url"):
+        kind = kind_of(bytes(fields["url"]))
+        if kind != "string":
+            problems.append(Problem("invalid_type", f"url must be a string, got {kind}", "url"))
+            return ""
         try:
-            return normal_endpoint(url)
+            return normal_endpoint(read_string(fields["url"]))
         except BadEndpoint as error:
             problems.append(Problem("invalid_url", str(error), "url"))
             return ""
-    if url is not None:
-        kind = kind_of(bytes(fields["url"]))
-        problems.append(Problem("invalid_type", f"url must be a string, got {kind}", "url"))
-        return ""
-    capability = read_any(fields["capability"]) if "capability" in fields else None
-    if capability is None:
+    if not _is_given(fields, "capability"):
         return CHAT
-    endpoint = CAPABILITIES.get(capability, "") if isinstance(capability, str) else ""
+    endpoint = CAPABILITIES.get(text_field(fields, "capability"), "")
     if not endpoint:
         supported = ", ".join(CAPABILITIES)
-        message = f"capability {str(capability)[:60]!r} cannot be sent; supported: {supported}"
+        message = f"capability {shown(fields['capability'], 60)!r} cannot be sent; supported: {supported}"
         problems.append(Problem("unsupported_capability", message, "capability"))
     return endpoint
+
+
+def _is_given(fields: dict[str, Raw], name: str) -> bool:
+    return name in fields and kind_of(bytes(fields[name])) != "null"
 
 
 def _read_body_field(body: bytes, problems: list[Problem]) -> bytes:
     kind = kind_of(body)
     if kind == "object":
         return body
-    twice = kind == "string" and str(read_any(body)).lstrip().startswith("{")
+    twice = kind == "string" and read_string(body).lstrip().startswith("{")
     hint = "; it was encoded as JSON twice" if twice else ""
     problems.append(Problem("invalid_type", f"body must be an object, got {kind}{hint}", "body"))
     return b""

@@ -28,7 +28,7 @@ from msgspec import Raw
 from batchwright.core.endpoints import CHAT, BadEndpoint, normal_endpoint
 from batchwright.core.errors import Finding, UsageError
 from batchwright.core.records import InputRow
-from batchwright.core.routes import find_route
+from batchwright.core.routes import find_route, local_model
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.wire.json_text import BOM, kind_of, mend_surrogates, string
@@ -40,9 +40,9 @@ from batchwright.wire.row_shapes import (
     encode,
     long_custom_id,
     open_object,
-    read_any,
     read_custom_id,
     read_fields,
+    read_string,
     take_apart,
     text_field,
     without,
@@ -235,7 +235,7 @@ class RowDecoder:
         if kind_of(bytes(fields.get("system", b""))) == "string":
             system = text_field(fields, "system")
             del fields["system"]
-        messages = Raw(_messages(read_any(fields.pop("prompt")), system))
+        messages = Raw(_messages(read_string(fields.pop("prompt")), system))
         return self._build(Parts(encode({"messages": messages} | fields), top.custom_id or None), number, line)
 
     def _decode_columns(self, line: bytes, number: int) -> SourceRow:
@@ -321,7 +321,7 @@ class RowDecoder:
             pass
         route = find_route(model, self._options.destinations)
         target = None
-        if route is not None and not route.destination.unusable:
+        if route is not None and not route.problem:
             target = _Target(str(route.lane), route.model, model[: len(model) - len(route.model)])
         if len(self._targets) >= _MAX_CACHED:
             self._targets.clear()
@@ -331,6 +331,8 @@ class RowDecoder:
     def _unroutable(self, model: str) -> Problem:
         destinations = self._options.destinations
         route = find_route(model, destinations)
+        if route is not None and not route.destination.unusable:
+            return Problem("unroutable", route.problem, "body.model")
         if route is not None:
             rows = f"rows of the model '{model[:100]}'" if model else "rows that name no model"
             text = f"{rows} go to '{route.destination.vendor}', and nothing can be sent there: "
@@ -342,7 +344,7 @@ class RowDecoder:
         ]
         listed = f"configured: {', '.join(vendors)}" if vendors else "no endpoint can be used"
         return Problem(
-            "unroutable", f"{named}; {listed}. Models of the local server are named local/NAME", "body.model"
+            "unroutable", f"{named}; {listed}. The local server's model is {local_model(destinations)}", "body.model"
         )
 
     def _read_url(self, url: str) -> str:
