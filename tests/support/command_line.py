@@ -109,14 +109,14 @@ class CommandLine:
         folder.mkdir(parents=True, exist_ok=True)
         self._program = program
         kept = {name: text for name, text in os.environ.items() if not name.startswith(("BATCHWRIGHT_", "OPENAI_"))}
-        tests = str(Path(__file__).parents[1])
+        tests = Path(__file__).parents[1]
         self.environment = {
             **kept,
             "HOME": str(folder),
             "XDG_CONFIG_HOME": str(folder / "config"),
             "BATCHWRIGHT_HOME": str(self.state),
             "NO_COLOR": "1",
-            "PYTHONPATH": tests,
+            "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent / "src")]),  # this tree, whatever is installed
             **variables,
         }
 
