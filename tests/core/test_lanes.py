@@ -563,3 +563,41 @@ def test_why_and_since_when_nothing_comes_back_is_said_in_one_sentence() -> None
     assert drive.lane.waiting(drive.now_s) == "HTTP 503 busy for 4.0 s, trying again"
     drive.turn([OK])
     assert drive.lane.waiting(drive.now_s) == ""
+
+
+def test_failures_are_scatter_while_the_lane_answers_others() -> None:
+    driver = Driver(start=8)
+    assert not driver.lane.scatters, "nothing has been answered yet"
+    driver.turn([OK] * 4 + [OVERLOADED] + [NETWORK])
+    assert driver.lane.scatters
+    driver.turn([NETWORK])
+    assert not driver.lane.scatters, "three signs of an outage one after another"
+    driver.turn([OK])
+    assert driver.lane.scatters
+    driver.into_outage()
+    assert not driver.lane.scatters
+
+
+def test_refusals_by_the_dozen_are_no_scatter() -> None:
+    driver = Driver(start=32)
+    driver.turn([OK] * 16)
+    driver.turn([OK] * 8 + [LIMITED] * 24)
+    driver.pass_s(5.0)
+    driver.admit()
+    assert not driver.lane.scatters
+
+
+def test_a_lane_stands_still_in_an_outage_a_pause_and_while_it_was_asked_to_wait() -> None:
+    driver = Driver(start=4)
+    driver.turn([OK])
+    assert not driver.lane.stands_still(driver.now_s)
+    driver.into_outage()
+    assert driver.lane.stands_still(driver.now_s)
+    paused = Driver(start=4)
+    paused.lane.pause("no money")
+    assert paused.lane.stands_still(paused.now_s)
+    asked = Driver(start=4)
+    asked.turn([OK], limits=Limits(remaining_requests=0.0, reset_s=30.0))
+    assert asked.lane.stands_still(asked.now_s)
+    asked.pass_s(31.0)
+    assert not asked.lane.stands_still(asked.now_s)
