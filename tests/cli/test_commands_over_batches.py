@@ -46,7 +46,7 @@ def test_an_empty_list_says_so_on_stderr(machine: Machine, invoke: Invoke) -> No
 
 
 def test_status_as_facts_and_as_json(mixed: Machine, invoke: Invoke) -> None:
-    mixed.pause(FIRST, PauseCause.LANE, "the key was refused")
+    mixed.hold(FIRST, PauseCause.LANE, "the key was refused")
     facts = dict(line.split("\t") for line in invoke("status", "aa").stdout.splitlines())
     assert (facts["state"], facts["ok"], facts["failed"], facts["cancelled"], facts["open"]) == (
         "paused",
@@ -172,7 +172,7 @@ def test_retry_may_leave_the_sending_to_others(mixed: Machine, invoke: Invoke) -
 
 
 def test_resume_clears_pauses_and_sets_a_cap(mixed: Machine, invoke: Invoke) -> None:
-    mixed.pause(FIRST, PauseCause.BUDGET, "the cap is reached")
+    mixed.hold(FIRST, PauseCause.BUDGET, "the cap is reached")
     assert invoke("resume", "aa", "--max-cost", "20").exit_code == 0
     assert mixed.batches[FIRST].pauses == []
     assert mixed.batches[FIRST].spec.max_cost_picousd == 20 * 10**12

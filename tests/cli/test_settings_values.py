@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchwright.core.durations import read_duration
 from batchwright.settings import values
 
 
@@ -14,7 +15,7 @@ from batchwright.settings import values
     [("90s", 90), ("2m", 120), ("1h30m", 5400), ("500ms", 0.5), ("2d", 172800), ("12", 12), ("0.5", 0.5), (90, 90)],
 )
 def test_durations(text: object, seconds: float) -> None:
-    assert values.read_duration(text) == seconds
+    assert read_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ def test_durations(text: object, seconds: float) -> None:
 )
 def test_what_is_no_duration(text: object) -> None:
     with pytest.raises(ValueError, match="expected a time above 0"):
-        values.read_duration(text)
+        read_duration(text)
 
 
 @given(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59))
@@ -30,10 +31,10 @@ def test_durations_add_up(hours: int, minutes: int, seconds: int) -> None:
     total = hours * 3600 + minutes * 60 + seconds
     text = f"{hours}h{minutes}m{seconds}s"
     if total:
-        assert values.read_duration(text) == total
+        assert read_duration(text) == total
     else:
         with pytest.raises(ValueError, match="expected"):
-            values.read_duration(text)
+            read_duration(text)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_slices_and_changes_of_a_row_add_up(
     transactions = [view.epoch - epoch for view, epoch in zip(store.read_segments("batch_a"), epochs, strict=True)]
     assert transactions == [4, 4] if slices or changes else [1, 1]
     by_key = {line.key: line.sum for line in store.read_usage()}
-    key = UsageKey(day="1970-01-02", account="KEY", model="m", vendor="openai")
+    key = UsageKey(day="1970-01-02", account="KEY", model="m", vendor="openai", tenant="acme")
     assert by_key[key] == UsageSum(cost_picousd=8 * 12, unpriced=-8), "under the day and lane of the answers"
     assert reprice(store).after == AFTER
     assert reprice(store).priced == 0

@@ -8,6 +8,7 @@ import pytest
 
 from batchwright.core.errors import NoSuchBatch, WrongState
 from batchwright.core.failures import FailureKind
+from batchwright.core.tenants import Tenant
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.store import NewBatch, Store
 from support.store_drive import INTAKE, OK, REFUSED_ROW, Worker, maps, new_segment, spec, submit
@@ -16,7 +17,7 @@ MIB = 1024 * 1024
 
 
 def batch(batch_id: str = "batch_a") -> NewBatch:
-    return NewBatch(batch_id=batch_id, account="acme", spec=spec(), created_at_ms=1_000, owner=INTAKE)
+    return NewBatch(batch_id=batch_id, tenant=Tenant("acme"), spec=spec(), created_at_ms=1_000, owner=INTAKE)
 
 
 def test_a_batch_is_accepting_until_its_intake_is_closed(store: Store) -> None:

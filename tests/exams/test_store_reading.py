@@ -164,11 +164,16 @@ def test_usage_is_summed_over_workers(store: Store) -> None:
     for name in ("one", "two"):
         worker = Worker(store, name)
         worker.finish(worker.one())
-    (line,) = store.read_usage(since_day="2026-01-01", account="acme")
-    assert (line.key.day, line.key.account, line.key.model, line.key.vendor) == ("2026-01-01", "acme", "m", "openai")
+    (line,) = store.read_usage(since_day="2026-01-01", tenant="acme")
+    assert (line.key.day, line.key.account, line.key.model, line.key.vendor) == (
+        "2026-01-01",
+        "vendor-account",
+        "m",
+        "openai",
+    )
     assert (line.sum.answers, line.sum.cost_picousd) == (8, 8 * COST)
     assert store.read_usage(since_day="2026-01-02") == []
-    assert store.read_usage(account="other") == []
+    assert store.read_usage(tenant="other") == []
 
 
 def test_superseded_parts_are_deleted_an_hour_later(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from batchwright.store import blobs, ledger
 from batchwright.wire import frames
 from support.store_drive import CANCELLED, COST, OK, WORST, Worker, bodies, new_segment, spec, submit
 
-KEY = UsageKey(day="2026-01-01", account="acme", model="m", vendor="openai")
+KEY = UsageKey(day="2026-01-01", account="vendor-account", model="m", vendor="openai", tenant="acme")
 MORE = 30
 """Picousd that each repriced answer costs more."""
 

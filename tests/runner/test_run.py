@@ -190,7 +190,7 @@ def test_a_pause_ends_the_run_with_its_reason_and_the_same_command_clears_it(
 
     def pause(batch: MemoryBatch, row: int) -> None:
         if row == 2:
-            machine.batches.pause(batch.batch_id, cause, "the key is not valid")
+            machine.batches.hold(batch.batch_id, cause, "the key is not valid")
 
     machine.workers.before = pause
     outcome = machine.run(request)
@@ -210,7 +210,7 @@ def test_a_budget_pause_stands_until_the_cap_is_higher(machine: Machine) -> None
 
     def pause(batch: MemoryBatch, row: int) -> None:
         if row == 2:
-            machine.batches.pause(batch.batch_id, PauseCause.BUDGET, "the cap of $1.00 is reached")
+            machine.batches.hold(batch.batch_id, PauseCause.BUDGET, "the cap of $1.00 is reached")
 
     machine.workers.before = pause
     assert machine.run(request).closing[-1].endswith("batchwright run rows.jsonl --max-cost 2.00")

@@ -10,6 +10,7 @@ from batchwright.core.batch_state import BatchFacts, Pause, count, derive
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.records import InputRow, Record, Tally
 from batchwright.core.rows import RowView
+from batchwright.core.tenants import LOCAL
 from batchwright.ports.batches import BatchStatus
 
 VENDOR = Destination(vendor="acme", base_url="https://acme.example/v1", key_env="ACME_KEY")
@@ -41,6 +42,7 @@ def status_of(
     state = derive(facts, sums)
     return BatchStatus(
         batch_id="batch_0123456789abcdef01234567",
+        tenant=LOCAL,
         state=state,
         terminal=state.terminal,
         spec=spec or spec_of(),

@@ -5,7 +5,7 @@ Tallies are kept as a worker keeps them, apart from the rows, so that a test can
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,7 +17,8 @@ from batchwright.core.errors import InUse, NoSuchBatch, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import InputRow, Record, Tally, UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
-from batchwright.ports.batches import BatchStatus, KnownCost, RepriceResult, Selector, Submit
+from batchwright.core.tenants import LOCAL
+from batchwright.ports.batches import BatchStatus, KnownCost, RepriceResult, Rows, Selector, Submit, Submitted
 
 SEGMENT_ROWS = 3
 
@@ -81,6 +82,7 @@ class MemoryBatch:
         state = derive(facts, self.tally)
         return BatchStatus(
             batch_id=self.batch_id,
+            tenant=LOCAL,
             state=state,
             terminal=state.terminal,
             spec=self.spec,
@@ -104,7 +106,8 @@ class MemoryBatches:
         self.in_use: set[str] = set()
         """Ids of batches that another process holds."""
 
-    async def submit(self, submit: Submit, rows: Iterable[Sequence[SourceRow]]) -> BatchStatus:
+    async def submit(self, submit: Submit, rows: Rows) -> Submitted:
+        assert not isinstance(rows, AsyncIterable), "the runner reads a file"
         batch = MemoryBatch(submit.batch_id, submit.spec, len(self.batches))
         batch.deadline_ms = int(submit.deadline_s * 1000)
         self.batches[submit.batch_id] = batch
@@ -116,7 +119,7 @@ class MemoryBatches:
             del self.batches[submit.batch_id]
             raise
         batch.accepting = False
-        return batch.status()
+        return Submitted(status=batch.status(), replayed=False)
 
     def _add(self, batch: MemoryBatch, source_row: SourceRow) -> None:
         batch.rows.append(source_row.row)
@@ -149,11 +152,16 @@ class MemoryBatches:
     async def resolve(self, text: str) -> str:
         return self._batch(text).batch_id
 
-    async def find(self, *, identity: str = "", source: str = "", limit: int = 50) -> list[BatchStatus]:
+    async def find(
+        self, *, identity: str = "", source: str = "", before: str = "", limit: int = 50
+    ) -> list[BatchStatus]:
+        newest = self._batch(before).number if before else len(self.batches)
         found = [
             batch
             for batch in self.batches.values()
-            if (not identity or batch.spec.identity == identity) and (not source or batch.spec.source == source)
+            if batch.number < newest
+            and (not identity or batch.spec.identity == identity)
+            and (not source or batch.spec.source == source)
         ]
         return [batch.status() for batch in sorted(found, key=lambda batch: -batch.number)][:limit]
 
@@ -199,6 +207,10 @@ class MemoryBatches:
         self._batch(batch_id).close(FailureKind.CANCELLED)
         return await self.status(batch_id)
 
+    async def pause(self, batch_id: str, reason: str) -> BatchStatus:
+        self.hold(batch_id, PauseCause.USER, reason)
+        return await self.status(batch_id)
+
     async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
         batch = self._batch(batch_id)
         batch.pauses.clear()
@@ -227,5 +239,5 @@ class MemoryBatches:
     async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]:
         return []
 
-    def pause(self, batch_id: str, cause: PauseCause, reason: str) -> None:
+    def hold(self, batch_id: str, cause: PauseCause, reason: str) -> None:
         self._batch(batch_id).pauses.append(Pause(cause=cause, reason=reason, since_ms=1))

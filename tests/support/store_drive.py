@@ -13,6 +13,7 @@ from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind
 from batchwright.core.identity import hash_custom_id
 from batchwright.core.records import InputRow, Record, SegmentInput, Tally, UsageKey, UsageSum
+from batchwright.core.tenants import Tenant
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.store import (
     AllowanceRequest,
@@ -105,7 +106,7 @@ def accept(
     """A batch whose intake is not closed."""
     batch = NewBatch(
         batch_id=batch_id,
-        account="acme",
+        tenant=Tenant("acme"),
         spec=of or spec(),
         created_at_ms=1_000,
         deadline_ms=deadline_ms,
@@ -188,7 +189,7 @@ class Held:
         self, *, release: str = "", not_before_ms: int = 0, closed_as: FailureKind | None = None, lanes: str = ""
     ) -> SegmentChange:
         """What there is to checkpoint; nothing of it is left afterwards."""
-        key = UsageKey(day="2026-01-01", account="acme", model="m", vendor="openai")
+        key = UsageKey(day="2026-01-01", account="vendor-account", model="m", vendor="openai", tenant="acme")
         made = SegmentChange(
             key=self.key,
             epoch=self.claimed.epoch,

@@ -60,7 +60,6 @@ class User:
             now_ms = process.clock.now_ms()
             new = NewBatch(
                 batch_id=batch_id,
-                account="local",
                 spec=batch.spec,
                 created_at_ms=now_ms,
                 deadline_ms=now_ms + int(batch.deadline_s * 1000) if batch.deadline_s else 0,

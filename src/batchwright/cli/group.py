@@ -29,6 +29,8 @@ COMMANDS: dict[str, str] = {
     "delete": "Delete batches that have ended, with their rows and answers.",
     "usage": "Sum up tokens and cost by day, vendor and model.",
     "work": "Work on all batches of this machine.",
+    "serve": "Serve this machine's batches over HTTP.",
+    "keys": "Make, list and revoke keys of the service.",
     "model": "Manage the local model.",
 }
 KEY_OPTION = re.compile(r"--?(([a-z0-9]+[-_])*api[-_]?key|key|token)(=.*)?", re.IGNORECASE | re.DOTALL)

@@ -5,7 +5,8 @@
     │   ├── InputRefused     rows that cannot be sent; carries the findings
     │   ├── UsageError       options or settings that do not fit together
     │   ├── NoSuchBatch      an id that names none, or more than one
-    │   └── WrongState       the batch's state does not allow the call; names the state
+    │   ├── WrongState       the batch's state does not allow the call; names the state
+    │   └── KeyReused        an idempotency key that was used for another request
     ├── NotNow               it may work later; says when or after what
     │   ├── BatchPaused
     │   ├── InUse            another process holds it
@@ -60,6 +61,10 @@ class NoSuchBatch(CallerError):
 
 
 class WrongState(CallerError):
+    pass
+
+
+class KeyReused(CallerError):
     pass
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from batchwright.core.tenants import LOCAL_ACCOUNT
+
 UNKNOWN = -1
 """A token count that the vendor did not send. Never 0: no usage is not the same as no tokens."""
 
@@ -107,8 +109,13 @@ class UsageKey(msgspec.Struct, frozen=True, gc=False, order=True):
 
     day: str
     account: str
+    """The vendor's account: the name of the variable that holds its key."""
     model: str
     vendor: str
+    tenant: str = LOCAL_ACCOUNT
+    """Whose batch it was (`core.tenants`)."""
+    key_id: str = ""
+    """The service key it was submitted with; empty: none."""
 
 
 class UsageSum(msgspec.Struct, gc=False):

@@ -17,7 +17,7 @@ from batchwright.core.lanes import LaneEnd
 from batchwright.core.pricing import cost_of
 from batchwright.core.records import UNKNOWN, InputRow, Record, UsageKey, UsageSum
 from batchwright.core.retry import Decision, decide
-from batchwright.engine.desk import LaneDesk
+from batchwright.engine.desk import BatchLine, LaneDesk
 from batchwright.engine.open_segment import UNTRIED, LaneQueue, OpenSegment
 from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.vendor import Answer, VendorCall
@@ -86,7 +86,7 @@ class Attempts:
         context = segment.context
         cost_picousd, unpriced, no_usage = self._cost(desk, answer)
         if segment.lost:
-            usage_key = self._usage_key(desk, now[1])
+            usage_key = self._usage_key(attempt.queue.line, now[1])
             _count_usage(segment, usage_key, answer, (cost_picousd, unpriced, no_usage))
             segment.tally.cost_picousd += cost_picousd
             if context.capped:
@@ -107,7 +107,7 @@ class Attempts:
         tally.cost_picousd += cost_picousd
         tally.unpriced += unpriced
         tally.no_usage += no_usage
-        _count_usage(segment, self._usage_key(desk, now[1]), answer, (cost_picousd, unpriced, no_usage))
+        _count_usage(segment, self._usage_key(attempt.queue.line, now[1]), answer, (cost_picousd, unpriced, no_usage))
         # Answered at a cost nobody can tell: under a cap it may have been the most. (A doubt below is the same charge.)
         doubtful_picousd = attempt.worst_picousd if unpriced or no_usage else 0
         if kind is None:
@@ -226,14 +226,15 @@ class Attempts:
             base.deaths,
         )
 
-    def _usage_key(self, desk: LaneDesk, now_ms: int) -> UsageKey:
-        """One object a desk and day: it is asked for with every answer."""
+    def _usage_key(self, line: BatchLine, now_ms: int) -> UsageKey:
+        """One object a batch, desk and day: it is asked for with every answer."""
         day_number = now_ms // DAY_MS
-        if desk.usage_key is None or day_number != desk.usage_day:
-            desk.usage_day = day_number
+        if line.usage_key is None or day_number != line.usage_day:
+            line.usage_day = day_number
             day = self._day_of(day_number * DAY_MS)
-            desk.usage_key = UsageKey(day, desk.key.account, desk.key.model, desk.answered_by)
-        return desk.usage_key
+            desk, tenant = line.desk, line.context.tenant
+            line.usage_key = UsageKey(day, desk.key.account, desk.key.model, desk.answered_by, *tenant)
+        return line.usage_key
 
     def _decide(self, attempt: Attempt, answer: Answer, base: Record) -> Decision:
         assert answer.kind is not None

@@ -6,6 +6,7 @@ from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind
 from batchwright.core.gate import Gate
+from batchwright.core.tenants import LOCAL, Tenant
 from batchwright.ports.store import BatchSignals
 
 
@@ -28,12 +29,16 @@ class BatchContext:
         "segments",
         "spec",
         "spent_picousd",
+        "tenant",
         "total",
         "worst_next_picousd",
     )
 
-    def __init__(self, batch_id: str, *, spec: BatchSpec, total: int, round: int, gate: Gate | None) -> None:
+    def __init__(
+        self, batch_id: str, *, spec: BatchSpec, total: int, round: int, gate: Gate | None, tenant: Tenant = LOCAL
+    ) -> None:
         self.batch_id = batch_id
+        self.tenant = tenant
         self.spec = spec
         self.total = total
         self.round = round

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from copy import copy
 
 from batchwright.core import row_map
-from batchwright.core.batch_state import PauseCause, count, derive
-from batchwright.core.errors import InUse, NoSuchBatch, UsageError, WrongState
+from batchwright.core.batch_state import BatchState, Pause, PauseCause, count, derive
+from batchwright.core.errors import InUse, KeyReused, NoSuchBatch, UsageError, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
+from batchwright.core.tenants import LOCAL, Tenant
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.bounds import lane_prices, refuse_unbounded, with_worst_cases
 from batchwright.engine.floor import FindPrice
-from batchwright.engine.intake import take_in
+from batchwright.engine.intake import Intake, take_in, take_in_stream
 from batchwright.engine.repricing import BatchRepricing, MayStateCost, RepricingParts
 from batchwright.engine.writer import Writer
-from batchwright.ports.batches import BatchStatus, RepriceResult, Selector, Submit
+from batchwright.ports.batches import BatchStatus, RepriceResult, Rows, Selector, Submit, Submitted
 from batchwright.ports.clock import Clock
 from batchwright.ports.store import BatchRow, NewBatch, SegmentView, Store
 
-ACCOUNT = "local"
-"""The one account of a machine without a service."""
+FIRST_SUBMIT_WAIT_S = 10.0
+"""So long a second submit with an idempotency key waits for the first to be durable."""
+LOOK_AGAIN_S = 0.05
 
 CLOSED_BYTES = frozenset(row_map.KIND_BYTES[kind] for kind in row_map.CLOSING_KINDS)
 
@@ -41,7 +44,12 @@ class StoreBatches:
         find_price: FindPrice,
         may_state_cost: MayStateCost,
         day_of: Callable[[int], str],
+        tenant: Tenant = LOCAL,
+        claimable: Callable[[], None] = lambda: None,
     ) -> None:
+        """`claimable` is told when this process made segments claimable: its own commits wake no worker of its own."""
+        self.claimable = claimable
+        self._tenant = tenant
         self._store = store
         self._writer = writer
         self._clock = clock
@@ -52,35 +60,96 @@ class StoreBatches:
             store=store, writer=writer, clock=clock, find_price=find_price, may_state_cost=may_state_cost, day_of=day_of
         )
 
-    async def submit(self, submit: Submit, rows: Iterable[Sequence[SourceRow]]) -> BatchStatus:
+    def of(self, tenant: Tenant) -> StoreBatches:
+        """The same for another account; what is submitted counts for that key."""
+        other = copy(self)
+        other._tenant = tenant
+        return other
+
+    async def submit(self, submit: Submit, rows: Rows) -> Submitted:
+        first = await self._first_submit(submit)
+        if first is not None:
+            return Submitted(status=first, replayed=True)
         now_ms = self._clock.now_ms()
         batch = NewBatch(
             batch_id=submit.batch_id,
-            account=ACCOUNT,
+            tenant=self._tenant,
             spec=submit.spec,
             created_at_ms=now_ms,
             deadline_ms=now_ms + int(submit.deadline_s * 1000) if submit.deadline_s else 0,
             owner=self._owner,
+            idempotency=submit.idempotency,
         )
-        # In the writer's thread: reading, checking and cutting the input are one pass with writing it.
-        price_of = lane_prices(self._find_price, submit.spec.destinations)
-        bounded = with_worst_cases(rows, price_of)
-        if submit.spec.max_cost_picousd >= 0 and not submit.spec.soft_cap:
-            bounded = refuse_unbounded(bounded, price_of)
-        await self._writer.do(lambda: take_in(self._store, batch, bounded, clock=self._clock))
-        return await self.status(submit.batch_id)
+        try:
+            await self._take_in(batch, rows)
+        except KeyReused:
+            # Another submit with the key came first, after it was looked for.
+            first = await self._first_submit(submit)
+            if first is None:
+                raise
+            return Submitted(status=first, replayed=True)
+        self.claimable()
+        return Submitted(status=await self.status(submit.batch_id), replayed=False)
+
+    async def _take_in(self, batch: NewBatch, rows: Rows) -> None:
+        price_of = lane_prices(self._find_price, batch.spec.destinations)
+        capped = batch.spec.max_cost_picousd >= 0 and not batch.spec.soft_cap
+
+        def bound(some: Iterable[Sequence[SourceRow]]) -> Iterable[Sequence[SourceRow]]:
+            bounded = with_worst_cases(some, price_of)
+            return refuse_unbounded(bounded, price_of) if capped else bounded
+
+        if isinstance(rows, AsyncIterable):
+            intake = Intake(self._store, batch, clock=self._clock)
+            await take_in_stream(intake, _bound_each(rows, bound), writer=self._writer, clock=self._clock)
+        else:
+            # In the writer's thread: reading, checking and cutting the input are one pass with writing it.
+            bounded = bound(rows)
+            await self._writer.do(lambda: take_in(self._store, batch, bounded, clock=self._clock))
+
+    async def _first_submit(self, submit: Submit) -> BatchStatus | None:
+        """The batch that an earlier submit with the same idempotency key made, once it is durable; None: this is the
+        first. Raises KeyReused, InUse."""
+        wish = submit.idempotency
+        if wish is None:
+            return None
+        until_s = self._clock.now_s() + FIRST_SUBMIT_WAIT_S
+        while True:
+            found = await asyncio.to_thread(
+                self._store.find_idempotent, self._tenant.account, wish.key, self._clock.now_ms()
+            )
+            if found is None:
+                return None
+            if found.digest != wish.digest:
+                raise KeyReused(
+                    f"the idempotency key {wish.key!r} was used for another request, which made {found.batch_id}; send "
+                    "the same request again, or use another key"
+                )
+            first = await self.status(found.batch_id)
+            if first.state is not BatchState.ACCEPTING or first.round:
+                return first
+            if self._clock.now_s() > until_s:
+                raise InUse(f"the first request with the idempotency key {wish.key!r} is still being taken in")
+            await self._clock.sleep(LOOK_AGAIN_S)
 
     async def status(self, batch_id: str) -> BatchStatus:
-        return self._status(await asyncio.to_thread(self._store.get_batch, batch_id))
+        return self._status(await self._get(batch_id))
+
+    async def _get(self, batch_id: str) -> BatchRow:
+        """Raises NoSuchBatch for another account's, in the very words for one that is not there."""
+        batch = await asyncio.to_thread(self._store.get_batch, batch_id)
+        if batch.tenant.account != self._tenant.account:
+            raise NoSuchBatch(f"There is no batch {batch_id} in this state folder.")
+        return batch
 
     async def resolve(self, text: str) -> str:
         if text == "@last":
-            newest = await asyncio.to_thread(self._store.find_batches, limit=1)
+            newest = await self._find(limit=1)
             if not newest:
                 raise NoSuchBatch("@last names the newest batch, and there is none here yet")
             return newest[0].batch_id
         prefix = text if text.startswith("batch_") else f"batch_{text}"
-        found = await asyncio.to_thread(self._store.find_batches, prefix=prefix, limit=10) if text.isascii() else []
+        found = await self._find(prefix=prefix, limit=10) if text.isascii() else []
         if not found:
             raise NoSuchBatch(f"no batch begins with {text!r}; `batchwright list` shows those there are")
         if len(found) > 1 and all(batch.batch_id != prefix for batch in found):
@@ -88,9 +157,24 @@ class StoreBatches:
             raise NoSuchBatch(f"{text!r} begins more than one batch: {names}; give more digits")
         return next((batch.batch_id for batch in found if batch.batch_id == prefix), found[0].batch_id)
 
-    async def find(self, *, identity: str = "", source: str = "", limit: int = 50) -> list[BatchStatus]:
-        found = await asyncio.to_thread(self._store.find_batches, identity=identity, source=source, limit=limit)
+    async def find(
+        self, *, identity: str = "", source: str = "", before: str = "", limit: int = 50
+    ) -> list[BatchStatus]:
+        found = await self._find(identity=identity, source=source, before=before, limit=limit)
         return [self._status(batch) for batch in found]
+
+    async def _find(
+        self, *, prefix: str = "", identity: str = "", source: str = "", before: str = "", limit: int
+    ) -> list[BatchRow]:
+        return await asyncio.to_thread(
+            self._store.find_batches,
+            prefix=prefix,
+            identity=identity,
+            source=source,
+            account=self._tenant.account,
+            before=before,
+            limit=limit,
+        )
 
     async def rows(
         self,
@@ -100,6 +184,7 @@ class StoreBatches:
         wanted: frozenset[int] | None = None,
         texts_of: frozenset[int] | None = None,
     ) -> AsyncIterator[list[RowView]]:
+        await self._get(batch_id)
         reader = self._store.read_segments(
             batch_id, first_index=start, with_input=True, wanted=wanted, texts_of=texts_of
         )
@@ -112,6 +197,7 @@ class StoreBatches:
         # What is no text (bytes of a command line that are no UTF-8) is in no file: a line that has it is refused.
         if custom_id.encode("utf-8", "ignore").decode() != custom_id:
             return []
+        await self._get(batch_id)
         return await asyncio.to_thread(self._store.find_custom_id, batch_id, custom_id)
 
     async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
@@ -122,9 +208,11 @@ class StoreBatches:
                 f"rows that ended as {names} were refused when the input was read and hold no request that could be "
                 "sent; put them right in the input and run that"
             )
+        await self._get(batch_id)
         now_ms = self._clock.now_ms()
         deadline_ms = now_ms + int(deadline_s * 1000) if deadline_s else 0
         reopened = await self._writer.do(lambda: self._store.reopen(batch_id, chosen, now_ms, deadline_ms))
+        self.claimable()
         return reopened.rows
 
     async def cancel(self, batch_id: str) -> BatchStatus:
@@ -142,7 +230,15 @@ class StoreBatches:
         await self._writer.do(close)
         return await self.status(batch_id)
 
+    async def pause(self, batch_id: str, reason: str) -> BatchStatus:
+        await self._get(batch_id)
+        fact = Pause(cause=PauseCause.USER, reason=reason, since_ms=self._clock.now_ms())
+        await self._writer.do(lambda: self._store.pause_batch(batch_id, fact))
+        return await self.status(batch_id)
+
     async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
+        await self._get(batch_id)
+
         def clear() -> None:
             batch = self._store.get_batch(batch_id)
             if max_cost_picousd >= 0:
@@ -153,14 +249,15 @@ class StoreBatches:
             self._store.resume_batch(batch_id)
 
         await self._writer.do(clear)
+        self.claimable()
         return await self.status(batch_id)
 
     async def reprice(self, batch_id: str, *, every: bool = False) -> RepriceResult:
-        batch = await asyncio.to_thread(self._store.get_batch, batch_id)
+        batch = await self._get(batch_id)
         return await BatchRepricing(self._repricing, batch, every=every).run()
 
     async def check_delete(self, batch_id: str) -> None:
-        batch = await asyncio.to_thread(self._store.get_batch, batch_id)
+        batch = await self._get(batch_id)
         if not batch.facts.settled:
             state = derive(batch.facts, batch.tally).value
             raise WrongState(f"{batch_id} has not ended ({state}); `batchwright cancel {batch_id}` ends it")
@@ -172,13 +269,14 @@ class StoreBatches:
         await self._writer.do(lambda: self._store.drop_batch(batch_id))
 
     async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]:
-        lines = await asyncio.to_thread(self._store.read_usage, since_day=since_day)
+        lines = await asyncio.to_thread(self._store.read_usage, since_day=since_day, tenant=self._tenant.account)
         return [(line.key, line.sum) for line in lines]
 
     def _status(self, batch: BatchRow) -> BatchStatus:
         state = derive(batch.facts, batch.tally)
         return BatchStatus(
             batch_id=batch.batch_id,
+            tenant=batch.tenant,
             state=state,
             terminal=state.terminal,
             spec=batch.spec,
@@ -194,6 +292,15 @@ class StoreBatches:
             budget_taken_picousd=batch.budget_taken_picousd,
             live=not state.terminal and self._is_live(batch),
         )
+
+
+async def _bound_each(
+    chunks: AsyncIterable[Sequence[SourceRow]],
+    bound: Callable[[Iterable[Sequence[SourceRow]]], Iterable[Sequence[SourceRow]]],
+) -> AsyncIterator[Sequence[SourceRow]]:
+    async for chunk in chunks:
+        for bounded in bound((chunk,)):
+            yield bounded
 
 
 def views_of(segment: SegmentView, *, start: int, wanted: frozenset[int] | None) -> list[RowView]:

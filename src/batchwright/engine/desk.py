@@ -31,7 +31,7 @@ SIMULATED = "simulated"
 class BatchLine:
     """One batch's rows at one desk."""
 
-    __slots__ = ("context", "desk", "queues", "ready")
+    __slots__ = ("context", "desk", "queues", "ready", "usage_day", "usage_key")
 
     def __init__(self, context: BatchContext, desk: LaneDesk) -> None:
         self.context = context
@@ -40,6 +40,9 @@ class BatchLine:
         """Durably reserved, not at a vendor: may be sent now."""
         self.queues: dict[int, LaneQueue] = {}
         """By segment number; queues of open segments, oldest claimed first."""
+        self.usage_key: UsageKey | None = None
+        """What its answers are summed under, of the day `usage_day`."""
+        self.usage_day = 0
 
     def in_turn(self) -> Iterable[LaneQueue]:
         """The oldest segment first, but before it those whose last worker died (they have a window): one outcome shows
@@ -78,8 +81,6 @@ class LaneDesk:
         "successes",
         "timer",
         "timer_at_s",
-        "usage_day",
-        "usage_key",
         "vendor",
         "waiting",
     )
@@ -116,9 +117,6 @@ class LaneDesk:
         self.reserve_target = RESERVE_MIN
         """How many rows were to be ready ahead at the last checkpoint."""
         self.successes = 0
-        self.usage_key: UsageKey | None = None
-        """What its answers are summed under, of the day `usage_day`."""
-        self.usage_day = 0
         self.answered = 0
         self.timer: TimerHandle | None = None
         self.timer_at_s = 0.0

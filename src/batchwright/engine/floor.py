@@ -41,7 +41,12 @@ class Floor:
         spec = batch.spec
         gated = spec.gate != "off" and not batch.gate_passed and batch.facts.total >= GATE_ROWS
         context = BatchContext(
-            batch.batch_id, spec=spec, total=batch.facts.total, round=batch.round, gate=Gate() if gated else None
+            batch.batch_id,
+            spec=spec,
+            total=batch.facts.total,
+            round=batch.round,
+            gate=Gate() if gated else None,
+            tenant=batch.tenant,
         )
         context.deadline_ms = batch.deadline_ms
         self.contexts[batch.batch_id] = context

@@ -6,7 +6,8 @@ closing transaction makes all of it claimable at once. Nothing is sent of an inp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from batchwright.core import row_map
@@ -15,6 +16,7 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.identity import hash_custom_ids
 from batchwright.core.records import Record, SegmentInput
 from batchwright.core.rows import SourceRow
+from batchwright.engine.writer import Writer
 from batchwright.ports.clock import Clock
 from batchwright.ports.store import NewBatch, NewSegment, Store
 from batchwright.wire.frames import pack_input, pack_records
@@ -29,57 +31,114 @@ _INVALID = row_map.KIND_BYTES[FailureKind.INVALID_ROW]
 _UNROUTABLE = row_map.KIND_BYTES[FailureKind.UNROUTABLE]
 
 
-def take_in(store: Store, batch: NewBatch, chunks: Iterable[Sequence[SourceRow]], *, clock: Clock) -> int:
-    """Writes the rows and makes the batch claimable; returns how many rows it has.
+class Intake:
+    """Segments of one batch on their way into the store: what `hold` is given, `write` and `finish` make durable.
+
+    `drop` removes what was written of an input that is refused after all.
+    """
+
+    def __init__(self, store: Store, batch: NewBatch, *, clock: Clock) -> None:
+        self._store, self._batch, self._clock = store, batch, clock
+        self._created = False
+        self._waiting: list[NewSegment] = []
+        self._waiting_bytes = 0
+
+    def hold(self, segments: Iterable[NewSegment]) -> bool:
+        """Takes segments; true when it is time to write."""
+        for segment in segments:
+            self._waiting.append(segment)
+            self._waiting_bytes += len(segment.input) + len(segment.records)
+        return self._waiting_bytes >= WRITE_BYTES
+
+    def write(self) -> None:
+        """What is held becomes durable, and not claimable."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if not self._created:
+            self._store.create_batch(self._batch, waiting)
+            self._created = True
+        elif waiting:
+            self._store.add_segments(self._batch.batch_id, waiting)
+
+    def finish(self) -> None:
+        """The rest becomes durable, and all of it claimable."""
+        if not self._created:
+            self._store.create_batch(self._batch, self._waiting, close=True)
+            return
+        self.write()
+        self._store.close_intake(self._batch.batch_id, self._clock.now_ms())
+
+    def drop(self) -> None:
+        if self._created:
+            # What cannot be dropped now is swept later; the error that led here is the one to tell.
+            with suppress(BatchwrightError):
+                self._store.drop_batch(self._batch.batch_id)
+
+
+def take_in(store: Store, batch: NewBatch, chunks: Iterable[Sequence[SourceRow]], *, clock: Clock) -> None:
+    """Writes the rows and makes the batch claimable, in the calling thread.
 
     If `chunks` raises, what was written is removed and the error goes on.
     """
-    created = False
-    waiting: list[NewSegment] = []
-    waiting_bytes = 0
-    total = 0
+    intake, cutter = Intake(store, batch, clock=clock), Cutter(clock.now_ms)
     try:
-        for segment in cut(chunks, now_ms=clock.now_ms):
-            total += len(segment.row_map)
-            waiting.append(segment)
-            waiting_bytes += len(segment.input) + len(segment.records)
-            if waiting_bytes >= WRITE_BYTES:
-                if created:
-                    store.add_segments(batch.batch_id, waiting)
-                else:
-                    store.create_batch(batch, waiting)
-                    created = True
-                waiting, waiting_bytes = [], 0
-        if not created:
-            store.create_batch(batch, waiting, close=True)
-            return total
-        if waiting:
-            store.add_segments(batch.batch_id, waiting)
-        store.close_intake(batch.batch_id, clock.now_ms())
-        return total
+        for chunk in chunks:
+            for segment in cutter.add(chunk):
+                if intake.hold((segment,)):
+                    intake.write()
+        intake.hold(cutter.rest())
+        intake.finish()
     except BaseException:
-        if created:
-            # What cannot be dropped now is swept later; the first error is the one to tell.
-            with suppress(BatchwrightError):
-                store.drop_batch(batch.batch_id)
+        intake.drop()
         raise
 
 
-def cut(chunks: Iterable[Sequence[SourceRow]], *, now_ms: Callable[[], int]) -> Iterator[NewSegment]:
+async def take_in_stream(
+    intake: Intake, chunks: AsyncIterable[Sequence[SourceRow]], *, writer: Writer, clock: Clock
+) -> None:
+    """As `take_in`, for rows that arrive: the writer is asked for one bounded transaction at a time, and is free for
+    others while nothing arrives. Cutting and packing run in a thread of their own."""
+    cutter = Cutter(clock.now_ms)
+    try:
+        async for chunk in chunks:
+            if intake.hold(await asyncio.to_thread(_listed, cutter, chunk)):
+                await writer.do(intake.write)
+        intake.hold(await asyncio.to_thread(cutter.rest))
+        await writer.do(intake.finish)
+    except BaseException:
+        await asyncio.shield(writer.do(intake.drop))
+        raise
+
+
+def _listed(cutter: Cutter, chunk: Sequence[SourceRow]) -> list[NewSegment]:
+    return list(cutter.add(chunk))
+
+
+class Cutter:
     """Rows in order -> segments in order: at most SEGMENT_ROWS rows and SEGMENT_BYTES, unless it is a single row."""
-    number = first_index = size = 0
-    rows: list[SourceRow] = []
-    for chunk in chunks:
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._number = self._first_index = self._bytes = 0
+        self._rows: list[SourceRow] = []
+
+    def add(self, chunk: Sequence[SourceRow]) -> Iterator[NewSegment]:
+        """The segments that these rows fill."""
         for source in chunk:
             body_bytes = len(source.row.body)
-            if rows and (len(rows) == SEGMENT_ROWS or size + body_bytes > SEGMENT_BYTES):
-                yield _segment(rows, (number, first_index), now_ms())
-                number, first_index, size = number + 1, first_index + len(rows), 0
-                rows = []
-            rows.append(source)
-            size += body_bytes + len(source.row.columns)
-    if rows:
-        yield _segment(rows, (number, first_index), now_ms())
+            if self._rows and (len(self._rows) == SEGMENT_ROWS or self._bytes + body_bytes > SEGMENT_BYTES):
+                yield self._cut()
+            self._rows.append(source)
+            self._bytes += body_bytes + len(source.row.columns)
+
+    def rest(self) -> list[NewSegment]:
+        """What is left at the end of the input."""
+        return [self._cut()] if self._rows else []
+
+    def _cut(self) -> NewSegment:
+        segment = _segment(self._rows, (self._number, self._first_index), self._now_ms())
+        self._number, self._first_index = self._number + 1, self._first_index + len(self._rows)
+        self._rows, self._bytes = [], 0
+        return segment
 
 
 def _segment(sources: Sequence[SourceRow], place: tuple[int, int], now_ms: int) -> NewSegment:

@@ -146,7 +146,9 @@ class BatchRepricing:
             tally.possible_picousd -= _charged(source, before)
         key = LaneKey.parse(lane)
         day = self._parts.day_of(before.ended_at_ms)
-        used = change.usage.setdefault(UsageKey(day, key.account, key.model, before.vendor), UsageSum())
+        used = change.usage.setdefault(
+            UsageKey(day, key.account, key.model, before.vendor, *self._batch.tenant), UsageSum()
+        )
         used.add(UsageSum(cost_picousd=cost_picousd, unpriced=unpriced, no_usage=no_usage))
 
 

@@ -135,6 +135,11 @@ class Worker:
         """There is something for the next checkpoint, or the next look."""
         self._dirty.set()
 
+    def look_again(self) -> None:
+        """This process has committed something that there may be segments of; another's commits are noticed."""
+        self._claim_after_s = 0.0
+        self.wake_now()
+
     def wake_now(self) -> None:
         self._dirty.set()
         self._urgent.set()

@@ -14,6 +14,8 @@ class HostedWorker(Protocol):
 
     def stop(self, *, grace: bool) -> None: ...
 
+    def look_again(self) -> None: ...
+
     def view(self) -> WorkerView: ...
 
 
@@ -40,6 +42,11 @@ class LoopWorker:
         if not self._task.done():
             self._worker.stop(grace=grace)
             await asyncio.wait([self._task])
+
+    def look_again(self) -> None:
+        """Batches were submitted, reopened or resumed by this very process."""
+        if not self._task.done():
+            self._worker.look_again()
 
     def view(self) -> WorkerView | None:
         return None if self._task.done() else self._worker.view()

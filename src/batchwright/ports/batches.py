@@ -6,7 +6,7 @@ concurrently. Errors: `core.errors`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +15,8 @@ from batchwright.core.batch_state import BatchState, Counts, Pause
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.records import Tally, UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
+from batchwright.core.tenants import Tenant
+from batchwright.ports.store import Idempotency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,7 @@ class BatchStatus:
     """What is true of a batch now, from the store alone."""
 
     batch_id: str
+    tenant: Tenant
     state: BatchState
     terminal: bool
     spec: BatchSpec
@@ -54,6 +57,15 @@ class Submit:
     spec: BatchSpec
     deadline_s: float = 0.0
     """From now; 0: none."""
+    idempotency: Idempotency | None = None
+    """A second submit with the same key makes no second batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    status: BatchStatus
+    replayed: bool
+    """It is the batch that an earlier submit with the same idempotency key made; `rows` was not read, or in vain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +104,29 @@ class RepriceResult:
     """Rows with an answer without a price of which no usage is kept (of an earlier attempt), or may not be."""
 
 
+Rows = Iterable[Sequence[SourceRow]] | AsyncIterable[Sequence[SourceRow]]
+"""In order, some at a time. An iterable is read in a thread; an async one may take as long as it likes."""
+
+
 class Batches(Protocol):
-    async def submit(self, submit: Submit, rows: Iterable[Sequence[SourceRow]]) -> BatchStatus:
+    """The batches of one account: another's do not exist for it."""
+
+    async def submit(self, submit: Submit, rows: Rows) -> Submitted:
         """Takes the rows in, a chunk at a time; returns when the batch is durable and claimable. If `rows` raises, the
-        batch is removed and the error goes on: nothing of a refused input is kept and nothing of it is sent."""
+        batch is removed and the error goes on: nothing of a refused input is kept and nothing of it is sent.
+
+        Raises KeyReused if the idempotency key stands for another request, InUse if that one is still being taken in.
+        """
 
     async def status(self, batch_id: str) -> BatchStatus: ...
 
     async def resolve(self, text: str) -> str:
         """A full id from a unique prefix (with or without `batch_`), or `@last`. Raises NoSuchBatch."""
 
-    async def find(self, *, identity: str = "", source: str = "", limit: int = 50) -> list[BatchStatus]:
-        """Newest first."""
+    async def find(
+        self, *, identity: str = "", source: str = "", before: str = "", limit: int = 50
+    ) -> list[BatchStatus]:
+        """Newest first. `before`: only batches older than this one."""
 
     def rows(
         self,
@@ -126,6 +149,9 @@ class Batches(Protocol):
 
     async def cancel(self, batch_id: str) -> BatchStatus:
         """Harmless when asked twice. Raises WrongState for a batch that has ended otherwise."""
+
+    async def pause(self, batch_id: str, reason: str) -> BatchStatus:
+        """Stops sending until `resume`; what is out finishes. Raises WrongState for a batch that has ended."""
 
     async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
         """Clears all pauses; a budget pause needs a higher cap, else it is set again at the next row."""

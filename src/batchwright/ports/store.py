@@ -26,7 +26,9 @@ from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.batch_state import BatchFacts, Pause, PauseCause
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import Record, SegmentInput, Tally, UsageKey, UsageSum
+from batchwright.core.tenants import LOCAL, Tenant
 from batchwright.core.worker_id import WorkerId
+from batchwright.ports.keys import Keys
 
 
 class SegmentKey(NamedTuple):
@@ -57,16 +59,32 @@ class NewSegment:
     """8 bytes a row, in row order: `core.identity.hash_custom_id`; zeros for a row without one. Empty: none has one."""
 
 
+class Idempotency(NamedTuple):
+    """A caller's key for one request, and the digest of what was asked."""
+
+    key: str
+    digest: str
+
+
+class IdempotentBatch(NamedTuple):
+    """The batch that an idempotency key made, and the digest of what was asked then."""
+
+    batch_id: str
+    digest: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBatch:
     batch_id: str
-    account: str
+    tenant: Tenant = LOCAL
     spec: BatchSpec
     created_at_ms: int
     deadline_ms: int = 0
     """0: none."""
     owner: WorkerId
     """Whoever takes the rows in; while `accepting`, an owner that is proved dead lets the intake be swept."""
+    idempotency: Idempotency | None = None
+    """Kept for a day with the batch, from its first transaction on."""
 
 
 # ----------------------------------------------------------------------------------------------- claim, checkpoint
@@ -210,7 +228,7 @@ class BatchRow:
     """A batch as stored, with the sums that status is made of."""
 
     batch_id: str
-    account: str
+    tenant: Tenant
     spec: BatchSpec
     facts: BatchFacts
     round: int
@@ -303,14 +321,15 @@ class Reopened:
     round: int
 
 
-class Store(Protocol):
+class Store(Keys, Protocol):
     """See the module's docstring for what holds for all of these."""
 
     # intake ------------------------------------------------------------------------------------------------------
     def create_batch(self, batch: NewBatch, segments: Sequence[NewSegment] = (), *, close: bool = False) -> None:
         """Creates a batch in `accepting`, with segments if given; with `close`, claimable in the same transaction.
 
-        Idempotent for the same batch_id and owner before it is closed (a lost commit reply may be asked again).
+        Idempotent for the same batch_id and owner before it is closed (a lost commit reply may be asked again). Raises
+        KeyReused if its idempotency key made another batch.
         """
 
     def add_segments(self, batch_id: str, segments: Sequence[NewSegment]) -> None:
@@ -411,9 +430,21 @@ class Store(Protocol):
         """Raises NoSuchBatch."""
 
     def find_batches(
-        self, *, prefix: str = "", identity: str = "", source: str = "", accepting: bool = False, limit: int = 50
+        self,
+        *,
+        prefix: str = "",
+        identity: str = "",
+        source: str = "",
+        accepting: bool = False,
+        account: str = "",
+        before: str = "",
+        limit: int = 50,
     ) -> list[BatchRow]:
-        """Newest first; filters are combined. `accepting`: only batches whose intake is not closed."""
+        """Newest first; filters are combined. `accepting`: only batches whose intake is not closed. `before`: only
+        batches older than this one."""
+
+    def find_idempotent(self, account: str, key: str, now_ms: int) -> IdempotentBatch | None:
+        """The batch that the account's key made within the last day."""
 
     def read_segments(
         self,
@@ -441,7 +472,7 @@ class Store(Protocol):
     def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
         """The request_index of rows with this custom_id, by the segments' hashes and then by text."""
 
-    def read_usage(self, *, since_day: str = "", account: str = "") -> list[UsageLine]: ...
+    def read_usage(self, *, since_day: str = "", tenant: str = "") -> list[UsageLine]: ...
 
     def data_version(self) -> int:
         """Changes whenever another connection commits: a cheap wake-up between processes."""

@@ -217,13 +217,13 @@ class _Run:
         taking = TakeIn(self._source, self._seams)
         submit = Submit(batch_id=batch_id, spec=self._spec(), deadline_s=self._request.deadline_s)
         try:
-            status = await self._seams.batches.submit(submit, taking.rows())
+            submitted = await self._seams.batches.submit(submit, taking.rows())
         except BaseException:
             self._release()
             raise
         self._read = taking.counted()
         refused = f", {plural(taking.refused, 'of them refused', 'of them refused')}" if taking.refused else ""
-        return batch_id, f"{batch_id}: {plural(status.total, 'row')} taken in{refused}."
+        return batch_id, f"{batch_id}: {plural(submitted.status.total, 'row')} taken in{refused}."
 
     def _spec(self) -> BatchSpec:
         request = self._request

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from batchwright.core.doubt import OnUncertain
+from batchwright.core.durations import read_duration
 from batchwright.runner.progress import ProgressKind
 from batchwright.settings import values
 
@@ -48,19 +49,19 @@ SETTINGS: dict[str, Setting] = {
     "concurrency": Setting(read=values.read_count, meaning="rows in flight, at most"),
     "rpm": Setting(read=values.read_count, meaning="requests a minute, at most"),
     "tpm": Setting(read=values.read_count, meaning="tokens a minute, at most"),
-    "timeout": Setting(read=values.read_duration, meaning="total time of one attempt"),
+    "timeout": Setting(read=read_duration, meaning="total time of one attempt"),
     "max_attempts": Setting(read=values.read_count, meaning="attempts a row, at most"),
     "max_cost": Setting(read=values.read_amount, meaning="cap of a batch's cost in USD"),
-    "deadline": Setting(read=values.read_duration, meaning="time after which a batch expires"),
+    "deadline": Setting(read=read_duration, meaning="time after which a batch expires"),
     "on_uncertain": Setting(read=values.choice_of(OnUncertain), meaning="what happens to rows in doubt"),
     "gate": Setting(read=values.read_boolean, meaning="pause when the first rows all fail alike"),
     "prices": Setting(read=values.read_text, meaning="your price table (TOML)", is_path=True),
     "transport": Setting(read=values.choice_of(Transport), meaning="how requests leave this machine"),
     "progress": Setting(read=values.choice_of(ProgressKind), meaning="how progress is shown"),
-    "checkpoint_interval": Setting(read=values.read_duration, meaning="least time between two checkpoints"),
-    "lease": Setting(read=values.read_duration, meaning="how long a silent worker keeps its segments"),
-    "heartbeat": Setting(read=values.read_duration, meaning="how often a worker renews its lease"),
-    "grace": Setting(read=values.read_duration, meaning="how long rows in flight may finish after a stop"),
+    "checkpoint_interval": Setting(read=read_duration, meaning="least time between two checkpoints"),
+    "lease": Setting(read=read_duration, meaning="how long a silent worker keeps its segments"),
+    "heartbeat": Setting(read=read_duration, meaning="how often a worker renews its lease"),
+    "grace": Setting(read=read_duration, meaning="how long rows in flight may finish after a stop"),
 }
 
 VENDOR_SETTINGS: dict[str, Callable[[object], object]] = {

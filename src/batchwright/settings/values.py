@@ -6,7 +6,6 @@ All readers raise ValueError with a sentence that begins in the middle ("expecte
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from enum import StrEnum
@@ -18,37 +17,11 @@ from batchwright.core.money import picousd_from_usd
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 VENDOR_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """No slash (`NAME/model` in a row goes to it) and no bar (lane keys are joined with it)."""
-DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 BAD_IN_URL = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]|\s")
 """Also half surrogates: bytes of a command line that are no text."""
-UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-MAX_DURATION_S = 3650 * 86400.0
-"""Ten years: beyond it a typing error is likelier than a wish, and moments in milliseconds stay well within bounds."""
 MAX_INTEGER = 10**12
 
 E = TypeVar("E", bound=StrEnum)
-
-
-def read_duration(value: object) -> float:
-    """Seconds from `"90s"`, `"2m"`, `"1h30m"`, `"500ms"`, `"2d"`, or a plain number of seconds. Above 0."""
-    expected = 'expected a time above 0 such as "90s", "2m", "1h30m" or a number of seconds'
-    seconds = math.nan
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
-    elif isinstance(value, str):
-        seconds = _duration_of(value.strip().lower())
-    if not 0 < seconds <= MAX_DURATION_S:
-        raise ValueError(f"{expected}, found {value!r}")
-    return seconds
-
-
-def _duration_of(text: str) -> float:
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        return float(text)
-    parts = DURATION_PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        return math.nan
-    return sum(float(number) * UNIT_S[unit] for number, unit in parts)
 
 
 def read_count(value: object) -> int:

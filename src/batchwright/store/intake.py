@@ -13,7 +13,7 @@ from batchwright.core import row_map
 from batchwright.core.errors import WrongState
 from batchwright.core.records import Tally
 from batchwright.ports.store import NewBatch, NewSegment
-from batchwright.store import backlog, batches, ledger
+from batchwright.store import backlog, batches, idempotency, ledger
 from batchwright.store.blobs import MAX_BYTES, TableBlobs, input_key, intake_key
 from batchwright.store.schema import (
     NOBODY,
@@ -61,7 +61,8 @@ def create(connection: Connection, new: NewBatch) -> None:
     spec = new.spec
     values = {
         "batch_id": new.batch_id,
-        "account": new.account,
+        "account": new.tenant.account,
+        "key_id": new.tenant.key_id,
         "source": spec.source,
         "identity": spec.identity,
         "spec": msgspec.json.encode(spec),
@@ -74,6 +75,9 @@ def create(connection: Connection, new: NewBatch) -> None:
         "cap_soft": int(spec.soft_cap),
     }
     connection.execute(_CREATE, values)
+    if new.idempotency is not None:
+        place = (new.tenant.account, new.batch_id)
+        idempotency.keep(connection, new.idempotency, place, new.created_at_ms)
 
 
 def chunks(segments: Sequence[NewSegment]) -> Iterator[Sequence[NewSegment]]:
@@ -222,6 +226,7 @@ def hide(connection: Connection, batch_id: str) -> None:
     if row.phase not in ("accepting", "settled"):
         raise WrongState(f"Batch {batch_id} has not ended. Cancel it first, then remove it.")
     connection.execute(_HIDE, {"of_batch": batch_id})
+    idempotency.forget_batch(connection, batch_id)
 
 
 def dropping(connection: Connection) -> list[str]:

@@ -105,6 +105,8 @@ def add_usage(connection: Connection, worker_id: int, deltas: Mapping[UsageKey, 
             "account": key.account,
             "model": key.model,
             "vendor": key.vendor,
+            "tenant": key.tenant,
+            "key_id": key.key_id,
             "worker_id": worker_id,
             **{name: getattr(delta, name) for name in USAGE_COLUMNS},
         }

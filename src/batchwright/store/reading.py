@@ -13,6 +13,7 @@ from batchwright.core.batch_state import BatchFacts
 from batchwright.core.failures import FailureKind
 from batchwright.core.identity import hash_custom_id
 from batchwright.core.records import SegmentInput, UsageKey, UsageSum
+from batchwright.core.tenants import Tenant
 from batchwright.ports.store import BatchRow, SegmentKey, SegmentView, UsageLine
 from batchwright.store import batches, ledger, parts, pausing
 from batchwright.store.blobs import TableBlobs, input_key
@@ -64,6 +65,8 @@ class BatchFilter:
     identity: str
     source: str
     accepting: bool
+    account: str
+    before: str
 
 
 def get_batch(connection: Connection, batch_id: str) -> BatchRow:
@@ -77,7 +80,7 @@ def batch_row(connection: Connection, row: Row[Any]) -> BatchRow:
         taken = tally.cost_picousd + tally.possible_picousd + tally.orphan_picousd + tally.allowance_picousd
     return BatchRow(
         batch_id=row.batch_id,
-        account=row.account,
+        tenant=Tenant(row.account, row.key_id),
         spec=batches.spec_of(row),
         facts=BatchFacts(
             total=row.rows,
@@ -110,6 +113,11 @@ def find_batches(connection: Connection, wish: BatchFilter, limit: int) -> list[
         statement = statement.where(batch.c.identity == wish.identity)
     if wish.source:
         statement = statement.where(batch.c.source == wish.source)
+    if wish.account:
+        statement = statement.where(batch.c.account == wish.account)
+    if wish.before:
+        place = select(batch.c.seq).where(batch.c.batch_id == wish.before).scalar_subquery()
+        statement = statement.where(batch.c.seq < place)
     if wish.accepting:
         statement = statement.where(batch.c.phase == "accepting")
     return [batch_row(connection, row) for row in connection.execute(statement).all()]
@@ -259,15 +267,15 @@ def _with_text(connection: Connection, key: tuple[str, int], wish: tuple[list[in
     return [first_index + position for position in positions if inputs.rows[position].custom_id == custom_id]
 
 
-def read_usage(connection: Connection, since_day: str, account: str) -> list[UsageLine]:
+def read_usage(connection: Connection, since_day: str, tenant: str) -> list[UsageLine]:
     sums = [func.sum(usage.c[name]).label(name) for name in USAGE_COLUMNS]
-    by = (usage.c.day, usage.c.account, usage.c.model, usage.c.vendor)
+    by = (usage.c.day, usage.c.account, usage.c.model, usage.c.vendor, usage.c.tenant, usage.c.key_id)
     statement = select(*by, *sums).group_by(*by).order_by(*by).where(usage.c.day >= since_day)
-    if account:
-        statement = statement.where(usage.c.account == account)
+    if tenant:
+        statement = statement.where(usage.c.tenant == tenant)
     return [
         UsageLine(
-            key=UsageKey(day=row.day, account=row.account, model=row.model, vendor=row.vendor),
+            key=UsageKey(row.day, row.account, row.model, row.vendor, row.tenant, row.key_id),
             sum=UsageSum(**{name: int(getattr(row, name)) for name in USAGE_COLUMNS}),
         )
         for row in connection.execute(statement)

@@ -7,8 +7,10 @@
     blob          1 a blob             immutable bytes: inputs, parts, results
     tally         1 a (batch, round, worker), with tally_count: one a row-map byte that rows ended with
     allowance     1 a (batch, worker)  budget drawn and not spent
-    usage         1 a (day, account, model, vendor, worker)
+    usage         1 a (day, vendor's account, model, vendor, tenant, service key, worker)
     worker, pause, lane_pause, lease   who lives, what stands still, who sweeps
+    api_key       1 a key of the service: its hash, whose it is, what it may do
+    idempotency   1 a (account, idempotency key): which batch it made, and of what request
     custom_ids    1 a segment          hashes of its custom ids, apart so that a checkpoint does not rewrite them
 
 Moments are milliseconds since the epoch, money 1e-12 USD; 0 and '' stand for none, so that sums need no null rules.
@@ -67,6 +69,7 @@ batch = Table(
     Column("seq", _serial, primary_key=True, autoincrement=True),
     Column("batch_id", Text, nullable=False),
     Column("account", Text, nullable=False),
+    _words("key_id"),  # the service key it was submitted with
     Column("source", Text, nullable=False),
     Column("identity", Text, nullable=False),
     Column("spec", LargeBinary, nullable=False),
@@ -95,6 +98,7 @@ batch = Table(
 Index("batch_claimable", batch.c.turn, batch.c.seq, sqlite_where=text(CLAIMABLE))
 Index("batch_closing", batch.c.seq, sqlite_where=text(AWAITS_CLOSING))
 Index("batch_deadline", batch.c.deadline_ms, sqlite_where=text(CAN_EXPIRE))
+Index("batch_by_account", batch.c.account, batch.c.seq)
 Index("batch_by_identity", batch.c.identity)
 Index("batch_by_phase", batch.c.phase)
 Index("batch_by_source", batch.c.source)
@@ -237,9 +241,11 @@ usage = Table(
     Column("account", Text, nullable=False),
     Column("model", Text, nullable=False),
     Column("vendor", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("key_id", Text, nullable=False),
     Column("worker_id", BigInteger, nullable=False),
     *[_count(name) for name in USAGE_COLUMNS],
-    PrimaryKeyConstraint("day", "account", "model", "vendor", "worker_id", name="usage_key"),
+    PrimaryKeyConstraint("day", "account", "model", "vendor", "tenant", "key_id", "worker_id", name="usage_key"),
     sqlite_with_rowid=False,
 )
 
@@ -297,6 +303,38 @@ lease = Table(
     _count("until_ms"),
     PrimaryKeyConstraint("name", name="lease_key"),
 )
+
+api_key = Table(
+    "api_key",
+    metadata,
+    Column("key_id", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("shown", Text, nullable=False),  # its first characters, for people
+    Column("account", Text, nullable=False),
+    _words("name"),
+    Column("scopes", Text, nullable=False),  # joined by blanks
+    _count("created_at_ms"),
+    _count("expires_at_ms"),
+    _count("revoked_at_ms"),
+    _count("last_used_ms"),
+    _count("budget_picousd", -1),
+    _count("rpm"),
+    PrimaryKeyConstraint("key_id", name="api_key_key"),
+    UniqueConstraint("digest", name="api_key_by_digest"),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("account", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("batch_id", Text, nullable=False),
+    _count("created_at_ms"),
+    PrimaryKeyConstraint("account", "key", name="idempotency_key"),
+    sqlite_with_rowid=False,
+)
+Index("idempotency_by_batch", idempotency.c.batch_id)
 
 alembic_version = Table(
     "alembic_version",

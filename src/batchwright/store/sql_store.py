@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind
 from batchwright.core.worker_id import WorkerId
+from batchwright.ports.keys import ApiKey
 from batchwright.ports.store import (
     BatchRow,
     Checkpoint,
     CheckpointResult,
+    IdempotentBatch,
     LanePause,
     NewBatch,
     NewSegment,
@@ -25,7 +27,9 @@ from batchwright.store import (
     checking,
     checkpointing,
     closing,
+    idempotency,
     intake,
+    keys,
     pausing,
     reading,
     repricing,
@@ -148,6 +152,7 @@ class SqlStore:
         for batch_id in interrupted:
             self._drop(batch_id)
         with self._connections.write() as connection:
+            idempotency.forget_old(connection, now_ms)
             deleted = blobs.delete_superseded(connection, now_ms - keep_superseded_ms, limit)
         if deleted or interrupted:
             self._connections.give_back_pages()
@@ -174,9 +179,19 @@ class SqlStore:
             return reading.get_batch(connection, batch_id)
 
     def find_batches(
-        self, *, prefix: str = "", identity: str = "", source: str = "", accepting: bool = False, limit: int = 50
+        self,
+        *,
+        prefix: str = "",
+        identity: str = "",
+        source: str = "",
+        accepting: bool = False,
+        account: str = "",
+        before: str = "",
+        limit: int = 50,
     ) -> list[BatchRow]:
-        wish = reading.BatchFilter(prefix=prefix, identity=identity, source=source, accepting=accepting)
+        wish = reading.BatchFilter(
+            prefix=prefix, identity=identity, source=source, accepting=accepting, account=account, before=before
+        )
         with self._connections.read() as connection:
             return reading.find_batches(connection, wish, limit)
 
@@ -203,9 +218,35 @@ class SqlStore:
     def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
         return reading.find_custom_id(self._connections, batch_id, custom_id)
 
-    def read_usage(self, *, since_day: str = "", account: str = "") -> list[UsageLine]:
+    def read_usage(self, *, since_day: str = "", tenant: str = "") -> list[UsageLine]:
         with self._connections.read() as connection:
-            return reading.read_usage(connection, since_day, account)
+            return reading.read_usage(connection, since_day, tenant)
+
+    # keys --------------------------------------------------------------------------------------------------------
+
+    def add_key(self, key: ApiKey, digest: str) -> None:
+        with self._connections.write() as connection:
+            keys.add(connection, key, digest)
+
+    def find_key(self, digest: str) -> ApiKey | None:
+        with self._connections.read() as connection:
+            return keys.find(connection, digest)
+
+    def list_keys(self, account: str = "") -> list[ApiKey]:
+        with self._connections.read() as connection:
+            return keys.listed(connection, account)
+
+    def revoke_key(self, key_id: str, now_ms: int) -> bool:
+        with self._connections.write() as connection:
+            return keys.revoke(connection, key_id, now_ms)
+
+    def touch_keys(self, used: Mapping[str, int]) -> None:
+        with self._connections.write() as connection:
+            keys.touch(connection, used)
+
+    def find_idempotent(self, account: str, key: str, now_ms: int) -> IdempotentBatch | None:
+        with self._connections.read() as connection:
+            return idempotency.find(connection, (account, key), now_ms)
 
     def data_version(self) -> int:
         return self._connections.data_version()

@@ -19,7 +19,7 @@ from batchwright.core.money import usd_text
 from batchwright.core.records import Record
 from batchwright.core.rows import RowView
 from batchwright.wire.json_text import string
-from batchwright.wire.reply import NULL, read_reply
+from batchwright.wire.reply import NULL, Reply, read_reply
 
 _FLAG_TEXT: dict[int, bytes] = {
     byte: b"[]" if flag is Flag.PLAIN else b'["%b"]' % flag.value.encode() for byte, flag in row_map.BYTE_FLAGS.items()
@@ -41,26 +41,38 @@ def infrai_line(view: RowView) -> bytes:
         return _other_line(view)
     reply = read_reply(record.body)
     # Joined, not formatted: a join takes the pieces of an answer as they are, without a copy of each.
-    return b"".join(
-        (
-            b'{"ok":true,"request_index":%d,' % view.request_index,
-            _label(view),
-            b'"cost_usd":',
-            cost_text(record),
-            b',"vendor":',
-            string(record.vendor),
-            b',"result":{"content":',
-            reply.content,
-            b',"finish_reason":',
-            reply.finish_reason,
-            b',"model":',
-            reply.model,
-            b',"usage":',
-            reply.usage,
-            b'},"flags":%b,"attempts":%d,"response":' % (flags, record.attempts),
-            reply.whole,
-            b"}\n",
-        )
+    return b"".join((*_success(view, record, reply, flags), b',"response":', reply.whole, b"}\n"))
+
+
+def page_item(view: RowView, *, response: bool) -> bytes:
+    """One item of a page of results: the line without its newline; the vendor's whole answer only if asked for."""
+    record = view.record
+    flags = _FLAG_TEXT.get(view.byte)
+    if record is None or flags is None:
+        return _other_line(view, response=response)[:-1]
+    reply = read_reply(record.body)
+    pieces = _success(view, record, reply, flags)
+    return b"".join((*pieces, b',"response":', reply.whole, b"}")) if response else b"".join((*pieces, b"}"))
+
+
+def _success(view: RowView, record: Record, reply: Reply, flags: bytes) -> tuple[bytes, ...]:
+    """A success's line up to its response."""
+    return (
+        b'{"ok":true,"request_index":%d,' % view.request_index,
+        _label(view),
+        b'"cost_usd":',
+        cost_text(record),
+        b',"vendor":',
+        string(record.vendor),
+        b',"result":{"content":',
+        reply.content,
+        b',"finish_reason":',
+        reply.finish_reason,
+        b',"model":',
+        reply.model,
+        b',"usage":',
+        reply.usage,
+        b'},"flags":%b,"attempts":%d' % (flags, record.attempts),
     )
 
 
@@ -93,13 +105,13 @@ def _label(view: RowView) -> bytes:
     return b"" if custom_id is None else b'"custom_id":%b,' % string(custom_id)
 
 
-def _other_line(view: RowView) -> bytes:
+def _other_line(view: RowView, *, response: bool = True) -> bytes:
     record = view.record
     ended = row_map.is_end(view.byte)
     state = b"" if ended else b'"state":"%b",' % row_map.name_of(view.byte).encode()
-    response = b""
-    if record is not None and record.body:
-        response = b',"response":%b' % read_reply(record.body).whole
+    answer = b""
+    if response and record is not None and record.body:
+        answer = b',"response":%b' % read_reply(record.body).whole
     return b'{"ok":%b,%b"request_index":%d,%b"cost_usd":%b,"vendor":%b,"error":%b,"flags":[],"attempts":%d%b}\n' % (
         b"false" if ended else NULL,
         state,
@@ -109,7 +121,7 @@ def _other_line(view: RowView) -> bytes:
         string(record.vendor) if record is not None and record.vendor else NULL,
         _error(view) if ended else NULL,
         record.attempts if record is not None else 0,
-        response,
+        answer,
     )
 
 

@@ -1,6 +1,6 @@
 """The first schema. What the tables mean stands in `store.schema`; a migration is never changed once it was released.
 
-Revision 0001b, after none.
+Revision 0001c, after none.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001b"
+revision = "0001c"
 down_revision = None
 
 
@@ -23,10 +23,39 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_table(
+        "api_key",
+        sa.Column("key_id", sa.Text(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("shown", sa.Text(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("scopes", sa.Text(), nullable=False),
+        sa.Column("created_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("expires_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("revoked_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("last_used_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("budget_picousd", sa.BigInteger(), server_default=sa.text("-1"), nullable=False),
+        sa.Column("rpm", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("key_id", name="api_key_key"),
+        sa.UniqueConstraint("digest", name="api_key_by_digest"),
+    )
+    op.create_table(
+        "idempotency",
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("created_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("account", "key", name="idempotency_key"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("idempotency_by_batch", "idempotency", ["batch_id"], unique=False)
+    op.create_table(
         "batch",
         sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
         sa.Column("batch_id", sa.Text(), nullable=False),
         sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("key_id", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.Column("source", sa.Text(), nullable=False),
         sa.Column("identity", sa.Text(), nullable=False),
         sa.Column("spec", sa.LargeBinary(), nullable=False),
@@ -53,6 +82,7 @@ def upgrade() -> None:
         sa.CheckConstraint("segments_open >= 0", name="batch_segments_open"),
         sqlite_autoincrement=True,
     )
+    op.create_index("batch_by_account", "batch", ["account", "seq"], unique=False)
     op.create_index("batch_by_identity", "batch", ["identity"], unique=False)
     op.create_index("batch_by_phase", "batch", ["phase"], unique=False)
     op.create_index("batch_by_source", "batch", ["source"], unique=False)
@@ -215,6 +245,8 @@ def upgrade() -> None:
         sa.Column("account", sa.Text(), nullable=False),
         sa.Column("model", sa.Text(), nullable=False),
         sa.Column("vendor", sa.Text(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("key_id", sa.Text(), nullable=False),
         sa.Column("worker_id", sa.BigInteger(), nullable=False),
         sa.Column("answers", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("prompt_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
@@ -223,7 +255,7 @@ def upgrade() -> None:
         sa.Column("cost_picousd", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("unpriced", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("no_usage", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.PrimaryKeyConstraint("day", "account", "model", "vendor", "worker_id", name="usage_key"),
+        sa.PrimaryKeyConstraint("day", "account", "model", "vendor", "tenant", "key_id", "worker_id", name="usage_key"),
         sqlite_with_rowid=False,
     )
     op.create_table(

@@ -67,11 +67,11 @@ class Machine:
 
 
 @asynccontextmanager
-async def open_machine(settings: Settings) -> AsyncIterator[Machine]:
+async def open_machine(settings: Settings, *, readers: int = READERS) -> AsyncIterator[Machine]:
     """Opens the state folder and makes one pass of the sweeper, so that what fell due meanwhile has happened."""
     clock, chance, host = SystemClock(), SystemChance(), socket.gethostname()
     # Each thread that reads keeps a connection, a page cache and zstd contexts of its own: few of them.
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(READERS, thread_name_prefix="store-reader"))
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(readers, thread_name_prefix="store-reader"))
     store = open_store(settings.state_dir / STORE_FILE)
     locks = FileLocks(settings.state_dir)
     owner = WorkerId(f"{host}-{os.getpid()}", chance.hex_id(8))
@@ -149,7 +149,7 @@ def _may_state_cost(destination: Destination, endpoint: str, body: bytes) -> boo
 
 
 @asynccontextmanager
-async def _open_vendors(settings: Settings, clock: SystemClock) -> AsyncIterator[OpenVendors]:
+async def open_vendors(settings: Settings, clock: SystemClock) -> AsyncIterator[OpenVendors]:
     """Every vendor and client that is opened is closed at the end, the local model's server with them."""
     keys, environ = settings.key_values(), settings.process_environment()
     variables = settings.variables
@@ -187,7 +187,7 @@ def _worker_settings(settings: Settings, asked: LaneLimits) -> WorkerSettings:
     )
 
 
-def _start_worker(
+def start_worker(
     machine: Machine,
     vendors: OpenVendors,
     *,
@@ -231,9 +231,9 @@ class MachineWorkers:
         self._say = say
 
     async def start(self, batch_id: str, pace: Pace) -> RunningWorkers:
-        vendors = await self._stack.enter_async_context(_open_vendors(self._machine.settings, self._machine.clock))
+        vendors = await self._stack.enter_async_context(open_vendors(self._machine.settings, self._machine.clock))
         asked = LaneLimits(concurrency=pace.concurrency, rpm=pace.rpm, tpm=pace.tpm, timeout_s=pace.timeout_s)
-        return _start_worker(self._machine, vendors, say=self._say, asked=asked, only_batch=batch_id)
+        return start_worker(self._machine, vendors, say=self._say, asked=asked, only_batch=batch_id)
 
 
 class MachineLocks:
@@ -248,7 +248,7 @@ class MachineLocks:
 
 
 @asynccontextmanager
-async def _swept(machine: Machine, say: Callable[[str], None]) -> AsyncIterator[None]:
+async def swept(machine: Machine, say: Callable[[str], None]) -> AsyncIterator[None]:
     """The sweeper runs on beside every command that stays: the rows of another worker that dies meanwhile would
     otherwise be held, and waited for, for ever."""
     sweeping = asyncio.create_task(_sweep(machine, say), name="sweeper")
@@ -273,7 +273,7 @@ async def _seams(settings: Settings, display: Display) -> AsyncIterator[tuple[Ma
     loop = asyncio.get_running_loop()
     try:
         with interrupts_of_process(loop) as interrupts:
-            async with open_machine(settings) as machine, AsyncExitStack() as stack, _swept(machine, display.say):
+            async with open_machine(settings) as machine, AsyncExitStack() as stack, swept(machine, display.say):
                 yield (
                     machine,
                     Seams(
@@ -349,9 +349,9 @@ async def work(settings: Settings, *, until_idle: bool, display: Display) -> int
     """`batchwright work`: works on every batch of this machine until it is told to end; returns the exit code."""
     async with _seams(settings, display) as (machine, seams):
         machine.find_price.load()
-        async with _open_vendors(settings, machine.clock) as vendors:
+        async with open_vendors(settings, machine.clock) as vendors:
             asked = LaneLimits()
-            worker = _start_worker(machine, vendors, say=display.say, asked=asked, until_idle=until_idle)
+            worker = start_worker(machine, vendors, say=display.say, asked=asked, until_idle=until_idle)
             ending = asyncio.create_task(_end_on_interrupt(worker, seams), name="interrupts")
             telling = asyncio.create_task(_tell_of_work(worker, machine.clock, display.say), name="telling")
             try:

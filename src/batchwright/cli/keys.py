@@ -1,0 +1,143 @@
+"""`batchwright keys create|list|revoke`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from batchwright.cli import options
+from batchwright.core.durations import read_duration
+from batchwright.core.money import picousd_from_usd, usd_text
+from batchwright.core.tenants import LOCAL_ACCOUNT, Scope
+
+if TYPE_CHECKING:
+    from batchwright.ports.keys import ApiKey
+
+
+@click.group(name="keys")
+def keys_command() -> None:
+    """Make, list and revoke keys of the service.
+
+    \b
+    Examples:
+      batchwright keys create --name analytics
+      batchwright keys list
+    """
+
+
+def _duration(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float:
+    if value is None:
+        return 0.0
+    try:
+        return read_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _amount(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int:
+    if value is None:
+        return -1
+    try:
+        return max(0, picousd_from_usd(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@keys_command.command(name="create")
+@click.option("--name", default="", help="Your word for it. [default: none]")
+@click.option("--account", default=LOCAL_ACCOUNT, help="Whose batches it sees and makes. [default: local]")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice([scope.value for scope in Scope]),
+    multiple=True,
+    help="What it may do; several times for several. [default: submit and read]",
+)
+@click.option("--expires", callback=_duration, help="How long it holds (90d). [default: until it is revoked]")
+@click.option("--budget", callback=_amount, help="What may be spent under it in all, in USD. [default: no bound]")
+@click.option("--rpm", type=click.IntRange(1), default=None, help="Requests a minute, at most. [default: no bound]")
+def create_command(
+    name: str,
+    account: str,
+    scopes: tuple[str, ...],
+    expires: float,
+    budget: int,
+    rpm: int | None,
+) -> None:
+    """Make a key and print it, this once.
+
+    \b
+    Examples:
+      batchwright keys create --name analytics --budget 20
+      batchwright keys create --name dashboard --scope read --expires 90d
+    """
+    from batchwright.assemble.keys import create_key
+    from batchwright.cli.running import run_async
+
+    chosen = [Scope(scope) for scope in scopes] or [Scope.SUBMIT, Scope.READ]
+    text, key = run_async(
+        create_key(
+            options.load_settings({}, sends_rows=False),
+            account=account,
+            name=name,
+            scopes=chosen,
+            expires_s=expires,
+            budget_picousd=budget,
+            rpm=rpm or 0,
+        )
+    )
+    click.echo(text)
+    click.echo(f"{key.key_id} of account {key.account}; it is not shown again.", err=True)
+
+
+@keys_command.command(name="list")
+def list_command() -> None:
+    """List keys, oldest first; of each only its first characters are known.
+
+    \b
+    Examples:
+      batchwright keys list
+      batchwright keys list | grep analytics
+    """
+    from batchwright.assemble.keys import list_keys
+    from batchwright.cli.running import run_async
+
+    for key in run_async(list_keys(options.load_settings({}, sends_rows=False))):
+        click.echo(_line(key))
+
+
+@keys_command.command(name="revoke")
+@click.argument("key")
+def revoke_command(key: str) -> None:
+    """Revoke a key by its id, or a unique prefix of it. Within a second it is refused everywhere.
+
+    \b
+    Examples:
+      batchwright keys revoke key_3f
+      batchwright keys revoke key_3f9a1c2b7d604e85
+    """
+    from batchwright.assemble.keys import revoke_key
+    from batchwright.cli.running import run_async
+
+    revoked = run_async(revoke_key(options.load_settings({}, sends_rows=False), key))
+    click.echo(f"{revoked.key_id} is revoked.", err=True)
+
+
+def _line(key: ApiKey) -> str:
+    words = [key.key_id, f"{key.shown}...", key.account, key.name or "-", ",".join(sorted(key.scopes))]
+    words.append(f"used {_day(key.last_used_ms)}" if key.last_used_ms else "never used")
+    if key.budget_picousd >= 0:
+        words.append(f"budget ${usd_text(key.budget_picousd)}")
+    if key.rpm:
+        words.append(f"{key.rpm} a minute")
+    if key.expires_at_ms:
+        words.append(f"until {_day(key.expires_at_ms)}")
+    if key.revoked_at_ms:
+        words.append(f"revoked {_day(key.revoked_at_ms)}")
+    return "  ".join(words)
+
+
+def _day(moment_ms: int) -> str:
+    return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%d")

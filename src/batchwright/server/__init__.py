@@ -1,0 +1,1 @@
+"""The service: HTTP in, `ports.batches` out. Knows nothing of stores, workers or vendors."""

@@ -1,0 +1,32 @@
+"""The ASGI application: all routes of all faces, and what is said where none fits."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from batchwright.server import envelope
+from batchwright.server.asking import Shell, request_id
+from batchwright.server.auth import Doorkeeper
+from batchwright.server.faults import Fault
+from batchwright.server.infrai.routes import infrai_routes
+from batchwright.server.service import Service
+
+
+def build_app(service: Service) -> Starlette:
+    doorkeeper = Doorkeeper(service.keys, service.clock)
+    shell = Shell(service, doorkeeper)
+
+    async def no_route(request: Request, error: Exception) -> Response:
+        """404 and 405 of the router itself."""
+        assert isinstance(error, HTTPException)
+        code = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "INVALID_REQUEST")
+        said = f"{request.method} {request.url.path}"[:200]
+        fault = Fault(code, f"There is no route {said}.", hint="GET /v1/discovery lists the routes.")
+        answer = envelope.failure(fault, request_id=request_id(service.clock, service.chance), latency_ms=0)
+        answer.headers.update(error.headers or {})
+        return answer
+
+    return Starlette(routes=infrai_routes(shell), exception_handlers={HTTPException: no_route})

@@ -1,0 +1,46 @@
+"""What a route raises when it cannot answer as asked, and what each error of the layers below is on the wire."""
+
+from __future__ import annotations
+
+from batchwright.core import errors
+from batchwright.wire.error_codes import CALL_CODES
+
+
+class Fault(Exception):
+    """An answer of another kind: its code is one of `wire.error_codes.CALL_CODES`."""
+
+    def __init__(self, code: str, message: str, *, hint: str = "", param: str = "", retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        """What was found and what was expected."""
+        self.hint = hint
+        """What to do; empty where the message says it."""
+        self.param = param
+        """The field or parameter that is meant; empty: none."""
+        self.retry_after_s = retry_after_s
+
+    @property
+    def http_status(self) -> int:
+        return CALL_CODES[self.code].http_status
+
+
+def fault_of(error: Exception) -> Fault | None:
+    """None: a fault of ours, to be reported and not shown."""
+    match error:
+        case Fault():
+            return error
+        case errors.NoSuchBatch():
+            return Fault("NOT_FOUND", "There is no such batch in this account.", param="batch_id")
+        case errors.WrongState():
+            return Fault("WRONG_STATE", str(error))
+        case errors.KeyReused():
+            return Fault("IDEMPOTENCY_CONFLICT", str(error), param="idempotency_key")
+        case errors.InUse():
+            return Fault("IN_USE", str(error), retry_after_s=1.0)
+        case errors.CallerError():
+            return Fault("INVALID_REQUEST", str(error))
+        case errors.BatchwrightError():
+            return Fault("UNAVAILABLE", "The service's store does not take this now.", retry_after_s=5.0)
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""The routes that speak Infrai's batch API, `/v1/ai/batch/*` and `/v1/account/*`."""

@@ -1,0 +1,29 @@
+"""Which path leads where, and which scope it takes."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from batchwright.core.tenants import Scope
+from batchwright.server.asking import Ask, Handler, Shell
+from batchwright.server.infrai.results import results
+from batchwright.server.infrai.status_view import status_view
+from batchwright.server.infrai.submit import submit
+
+BASE = "/v1/ai/batch"
+
+
+async def status(ask: Ask) -> Response:
+    return ask.answer(status_view(await ask.batches.status(ask.batch_id()), ask.service.clock.now_ms()))
+
+
+ROUTES: tuple[tuple[str, str, Handler, Scope | None], ...] = (
+    ("POST", f"{BASE}/submit", submit, Scope.SUBMIT),
+    ("GET", f"{BASE}/status/{{batch_id}}", status, Scope.READ),
+    ("GET", f"{BASE}/results/{{batch_id}}", results, Scope.READ),
+)
+
+
+def infrai_routes(shell: Shell) -> list[Route]:
+    return [Route(path, shell.route(handler, scope), methods=[method]) for method, path, handler, scope in ROUTES]

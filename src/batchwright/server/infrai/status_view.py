@@ -1,0 +1,81 @@
+"""A batch's status as Infrai's users read it, and what is added to it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from batchwright.core import row_map
+from batchwright.ports.batches import BatchStatus
+from batchwright.server.envelope import usd
+
+
+def submit_view(status: BatchStatus) -> dict[str, object]:
+    """`data` of a submit."""
+    return {
+        "batch_id": status.batch_id,
+        "state": status.state.value,
+        "total_count": status.total,
+        "created_at": moment(status.created_at_ms),
+        "expires_at": moment(status.deadline_ms),
+        "metadata": status.spec.metadata,
+    }
+
+
+def status_view(status: BatchStatus, now_ms: int) -> dict[str, object]:
+    """`data` of a status. On the wire every row without success counts as failed, so that completed + failed = total
+    once the batch has ended."""
+    counts, tally = status.counts, status.tally
+    seconds = max(0.001, ((status.settled_at_ms or now_ms) - status.created_at_ms) / 1000)
+    ended = status.total - counts.open
+    # Since it was created: over a round that began later it would be far too low.
+    rate = ended / seconds if ended and not status.round else None
+    return {
+        "batch_id": status.batch_id,
+        "state": status.state.value,
+        "terminal": status.terminal,
+        "progress": counts.succeeded / status.total if status.total else 0.0,
+        "total_count": status.total,
+        "completed_count": counts.succeeded,
+        "failed_count": counts.without_success,
+        "cancelled_count": counts.cancelled,
+        "expired_count": counts.expired,
+        "pending_count": counts.open,
+        "error_kinds": error_kinds(status),
+        "cost_usd": usd(tally.cost_picousd),
+        "unpriced_count": tally.unpriced + tally.no_usage,
+        "possible_double_payments": tally.doubts,
+        "usage": {
+            "prompt_tokens": tally.prompt_tokens,
+            "completion_tokens": tally.completion_tokens,
+            "cached_tokens": tally.cached_tokens,
+            "total_tokens": tally.prompt_tokens + tally.completion_tokens,
+        },
+        "attempts": tally.attempts,
+        "retries": tally.retries,
+        "round": status.round,
+        "rows_per_s": None if rate is None else round(rate, 3),
+        "eta_s": round(counts.open / rate, 1) if rate and not status.terminal else None,
+        "paused_reason": "; ".join(pause.reason for pause in status.pauses) or None,
+        "max_cost_usd": usd(status.spec.max_cost_picousd) if status.spec.max_cost_picousd >= 0 else None,
+        "metadata": status.spec.metadata,
+        "created_at": moment(status.created_at_ms),
+        "finished_at": moment(status.settled_at_ms) if status.terminal else None,
+        "expires_at": moment(status.deadline_ms),
+    }
+
+
+def error_kinds(status: BatchStatus) -> dict[str, int]:
+    """Rows without success, by failure kind."""
+    kinds: dict[str, int] = {}
+    for byte, rows in status.by_byte.items():
+        kind = row_map.BYTE_KINDS.get(byte)
+        if kind is not None and rows:
+            kinds[kind.value] = kinds.get(kind.value, 0) + rows
+    return dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
+
+
+def moment(moment_ms: int) -> str | None:
+    """ISO 8601 in UTC with microseconds and a Z, as Infrai writes it; None for 0."""
+    if not moment_ms:
+        return None
+    return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,48 @@
+"""What the routes work with. `assemble` makes it; nothing in `server` knows which adapters stand behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from batchwright.core.batch_spec import Destination
+from batchwright.core.row_options import MAX_ROW_BYTES
+from batchwright.core.tenants import Tenant
+from batchwright.ports.batches import Batches
+from batchwright.ports.clock import Chance, Clock
+from batchwright.ports.keys import Keys
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceilings:
+    """What one request may hold. Published in discovery and named in the error when passed."""
+
+    rows: int = 10_000_000
+    """Of one batch."""
+    array_bytes: int = 256 * MIB
+    """Of a JSON body: it is in memory whole. A stream of lines has no such bound."""
+    stream_bytes: int = 64 * 1024 * MIB
+    """Of a body that is taken in as it arrives."""
+    row_bytes: int = MAX_ROW_BYTES
+    page_rows: int = 1_000
+    """Of one page of results."""
+    export_bytes: int = 32 * MIB
+    """Of `data.content` in an export's envelope; a larger export has a link in its place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    batches_of: Callable[[Tenant], Batches]
+    keys: Keys
+    clock: Clock
+    chance: Chance
+    destinations: tuple[Destination, ...]
+    """Where rows can go, in order of preference."""
+    model: str = ""
+    """Of rows that name none; empty: those are refused."""
+    ceilings: Ceilings = field(default_factory=Ceilings)
+    version: str
+    report: Callable[[str], None]
+    """Takes a sentence about something that went wrong and was survived."""

@@ -1,0 +1,186 @@
+"""The body of Infrai's batch submit: bytes -> what was asked, and the rows, each as the bytes it came as."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from batchwright.core.doubt import OnUncertain
+from batchwright.core.durations import read_duration
+from batchwright.core.gate import OnGate
+from batchwright.core.money import picousd_from_usd
+from batchwright.wire.json_text import BOM, mend_surrogates
+
+MAX_KEY_CHARS = 255
+MAX_METADATA = 50
+MAX_METADATA_NAME = 64
+MAX_METADATA_CHARS = 512
+MAX_TIMEOUT_S = 30 * 86_400.0
+
+
+class BadSubmit(ValueError):
+    """The body is no batch. `param` is the field that is meant; empty: the body as a whole."""
+
+    def __init__(self, message: str, param: str = "", *, json: bool = True) -> None:
+        super().__init__(message)
+        self.param = param
+        self.json = json
+        """False: it is not even JSON."""
+
+
+class BatchOptions(msgspec.Struct, kw_only=True, frozen=True):
+    """What was asked of the batch as a whole, checked."""
+
+    timeout_s: float = 0.0
+    """0: not said."""
+    metadata: dict[str, str] = {}
+    idempotency_key: str = ""
+    max_cost_picousd: int = -1
+    on_uncertain: OnUncertain = OnUncertain.RETRY
+    on_gate: OnGate = OnGate.STOP
+    max_attempts: int = 0
+    """0: not said."""
+
+
+class InfraiSubmit(msgspec.Struct, kw_only=True, frozen=True):
+    rows: list[Raw]
+    options: BatchOptions
+
+
+class _Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    requests: list[Raw] | msgspec.UnsetType = msgspec.UNSET
+    batch_timeout: str | int | float | None = None
+    metadata: dict[str, str | int | float | bool | None] | None = None
+    store: bool | None = None
+    """Accepted because Infrai's users send it; every batch is stored, so it has no effect."""
+    idempotency_key: str | None = None
+    max_cost_usd: str | int | float | None = None
+    on_uncertain: str | None = None
+    on_gate: str | None = None
+    max_attempts: int | None = None
+
+
+_body = msgspec.json.Decoder(_Body)
+
+
+def read_submit(body: bytes) -> InfraiSubmit:
+    """Raises BadSubmit. The rows are not looked into: each may be any JSON value."""
+    found = _decode(body)
+    if isinstance(found.requests, msgspec.UnsetType):
+        raise BadSubmit("requests is missing; expected an array of request bodies", "requests")
+    if not found.requests:
+        raise BadSubmit("requests is empty; expected at least one request body", "requests")
+    return InfraiSubmit(rows=found.requests, options=_options(found))
+
+
+def read_options(values: dict[str, str]) -> BatchOptions:
+    """The options of a submit whose body is lines alone, from its query (`metadata` is a JSON object). Raises
+    BadSubmit."""
+    fields: dict[str, object] = dict(values)
+    if "metadata" in values:
+        try:
+            fields["metadata"] = msgspec.json.decode(values["metadata"].encode())
+        except msgspec.DecodeError as error:
+            raise BadSubmit(f"metadata: expected a JSON object ({error})", "metadata") from None
+    try:
+        return _options(msgspec.convert(fields, _Body, strict=False))
+    except msgspec.ValidationError as error:
+        raise BadSubmit(f"a parameter is not as expected: {error}", _param_of(error)) from None
+
+
+def _decode(body: bytes) -> _Body:
+    body = body.removeprefix(BOM)
+    try:
+        return _body.decode(body)
+    except msgspec.ValidationError as error:
+        raise BadSubmit(_sentence(error), _param_of(error)) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        mended = mend_surrogates(body)
+        if mended != body:
+            return _decode(mended)
+        raise BadSubmit(f"the body is not JSON: {error}", json=False) from None
+
+
+def _options(body: _Body) -> BatchOptions:
+    key = body.idempotency_key or ""
+    if len(key) > MAX_KEY_CHARS:
+        raise BadSubmit(f"idempotency_key has {len(key)} characters; at most {MAX_KEY_CHARS}", "idempotency_key")
+    return BatchOptions(
+        timeout_s=_timeout_s(body.batch_timeout),
+        metadata=_metadata(body.metadata or {}),
+        idempotency_key=key,
+        max_cost_picousd=_amount(body.max_cost_usd),
+        on_uncertain=OnUncertain(_choice("on_uncertain", body.on_uncertain or OnUncertain.RETRY, tuple(OnUncertain))),
+        on_gate=OnGate(_choice("on_gate", body.on_gate or OnGate.STOP, tuple(OnGate))),
+        max_attempts=_attempts(body.max_attempts),
+    )
+
+
+def _timeout_s(value: str | float | None) -> float:
+    if value is None:
+        return 0.0
+    try:
+        seconds = read_duration(value)
+    except ValueError as error:
+        raise BadSubmit(f"batch_timeout: {error}", "batch_timeout") from None
+    if seconds > MAX_TIMEOUT_S:
+        raise BadSubmit(f"batch_timeout: at most 30 days, found {value!r}", "batch_timeout")
+    return seconds
+
+
+def _metadata(given: dict[str, str | int | float | bool | None]) -> dict[str, str]:
+    if len(given) > MAX_METADATA:
+        raise BadSubmit(f"metadata has {len(given)} entries; at most {MAX_METADATA}", "metadata")
+    metadata = {}
+    for name, value in given.items():
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        if len(name) > MAX_METADATA_NAME or len(text) > MAX_METADATA_CHARS:
+            raise BadSubmit(
+                f"metadata {name[:80]!r}: a name has at most {MAX_METADATA_NAME} characters and a value at most "
+                f"{MAX_METADATA_CHARS}",
+                "metadata",
+            )
+        metadata[name] = text
+    return metadata
+
+
+def _amount(value: str | float | None) -> int:
+    if value is None:
+        return -1
+    try:
+        amount = picousd_from_usd(value)
+    except ValueError:
+        amount = -1
+    if not 0 <= amount < 2**63:
+        raise BadSubmit(f"max_cost_usd: expected an amount of USD of at least 0, found {value!r}", "max_cost_usd")
+    return amount
+
+
+def _attempts(value: int | None) -> int:
+    if value is None:
+        return 0
+    if not 1 <= value <= 100:
+        raise BadSubmit(f"max_attempts: expected a whole number from 1 to 100, found {value}", "max_attempts")
+    return value
+
+
+def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise BadSubmit(f"{name}: expected {' or '.join(choices)}, found {value[:40]!r}", name)
+    return value
+
+
+def _param_of(error: msgspec.ValidationError) -> str:
+    text = str(error)
+    if "unknown field `" in text:
+        return text.split("unknown field `", 1)[1].split("`", 1)[0]
+    _, found, path = text.rpartition("`$.")
+    return path.rstrip("`").split(".")[0].split("[")[0] if found else ""
+
+
+def _sentence(error: msgspec.ValidationError) -> str:
+    param = _param_of(error)
+    if "unknown field" in str(error):
+        known = ", ".join(sorted(_Body.__struct_fields__))
+        return f"there is no field {param!r}; known are: {known}"
+    return f"{param or 'the body'}: {str(error).split(' - at')[0][:1].lower()}{str(error).split(' - at')[0][1:]}"
