@@ -95,7 +95,8 @@ main()
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_a_reader_that_has_seen_enough_ends_it_without_a_word(tmp_path: Path, form: list[str]) -> None:
     tests = Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(tests), "HOME": str(tmp_path), "BATCHWRIGHT_HOME": str(tmp_path)}
+    tree = os.pathsep.join([str(tests), str(tests.parent / "src")])
+    environment = {**os.environ, "PYTHONPATH": tree, "HOME": str(tmp_path), "BATCHWRIGHT_HOME": str(tmp_path)}
     command = [sys.executable, "-c", MANY_ROWS, *form]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=tmp_path
