@@ -43,6 +43,16 @@ def test_list_in_results_out_in_order(tmp_path: Path) -> None:
     assert [result.index for result in results] == list(range(30)), "a second time"
 
 
+def test_results_by_position_as_of_a_list(tmp_path: Path) -> None:
+    results = batchwright.run(rows(520), simulate=True, home=tmp_path, progress="none")
+    assert [results[place].index for place in (0, -1, 505, 3)] == [0, 519, 505, 3]
+    assert [result.index for result in results[498:503]] == list(range(498, 503))
+    assert results[5:5] == []
+    for place in (520, -521):
+        with pytest.raises(IndexError, match="the batch has 520"):
+            results[place]
+
+
 def test_the_same_rows_again_are_not_sent_again(tmp_path: Path) -> None:
     first = batchwright.run(rows(5), simulate=True, home=tmp_path, progress="none")
     again = batchwright.run(rows(5), simulate=True, home=tmp_path, progress="none")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import closing
+from typing import overload
 
 from batchwright.library.result import Result, result_of
 from batchwright.runner.outcome import RunOutcome
@@ -18,7 +20,8 @@ PAGES_AHEAD = 2
 
 
 class Results:
-    """Results in the order of the input; may be iterated over again and again, with `for` and with `async for`."""
+    """Results in the order of the input; may be iterated over again and again, with `for` and with `async for`,
+    and asked for by position: `results[0]`, `results[-1]`, `results[:10]`."""
 
     def __init__(self, settings: Settings, outcome: RunOutcome, report: Report) -> None:
         self._settings = settings
@@ -26,29 +29,62 @@ class Results:
         self.batch_id = outcome.batch_id
         self.text = outcome.text
         """What the command prints at the end."""
+        self._page: list[Result] = []
+        """What `__getitem__` read last."""
 
     def __len__(self) -> int:
         return self.report.status.total
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Result]: ...
+
+    def __getitem__(self, index: int | slice) -> Result | list[Result]:
+        """By position in the input, as of a list. The results read last are kept for the next call (at most 500), so
+        that positions in order cost about what iterating costs."""
+        if isinstance(index, slice):
+            return [self._at(position) for position in range(*index.indices(len(self)))]
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
+            raise IndexError(f"there is no result {index}: the batch has {len(self)}, from 0 on")
+        return self._at(position)
+
+    def _at(self, position: int) -> Result:
+        first = self._page[0].index if self._page else 0
+        if not first <= position < first + len(self._page):
+            with closing(self._from(position)) as pages:
+                self._page = next(pages)
+            first = position
+        return self._page[position - first]
 
     def __repr__(self) -> str:
         return f"<Results of {self.batch_id}: {first_line(self.report)}>"
 
     async def __aiter__(self) -> AsyncIterator[Result]:
-        async for page in self._pages():
+        async for page in self._pages(0):
             for result in page:
                 yield result
 
     def __iter__(self) -> Iterator[Result]:
+        with closing(self._from(0)) as pages:
+            for page in pages:
+                yield from page
+
+    def _from(self, start: int) -> Generator[list[Result], None, None]:
         """Reads in a thread with a loop of its own: a notebook's thread has one running already."""
         pages: queue.Queue[list[Result] | BaseException | None] = queue.Queue(maxsize=PAGES_AHEAD)
         left = threading.Event()
-        thread = threading.Thread(target=self._pump, args=(pages, left), name=f"read {self.batch_id}", daemon=True)
+        thread = threading.Thread(
+            target=self._pump, args=(start, pages, left), name=f"read {self.batch_id}", daemon=True
+        )
         thread.start()
         try:
             while (page := pages.get()) is not None:
                 if isinstance(page, BaseException):
                     raise page
-                yield from page
+                yield page
         finally:
             left.set()
             while thread.is_alive():
@@ -59,9 +95,9 @@ class Results:
         """Those without success."""
         return (result for result in self if not result.ok)
 
-    def _pump(self, pages: queue.Queue[list[Result] | BaseException | None], left: threading.Event) -> None:
+    def _pump(self, start: int, pages: queue.Queue[list[Result] | BaseException | None], left: threading.Event) -> None:
         async def pump() -> None:
-            async for page in self._pages():
+            async for page in self._pages(start):
                 if left.is_set():
                     return
                 pages.put(page)
@@ -73,11 +109,11 @@ class Results:
         else:
             pages.put(None)
 
-    async def _pages(self) -> AsyncIterator[list[Result]]:
+    async def _pages(self, start: int) -> AsyncIterator[list[Result]]:
         from batchwright import assemble
 
         async with assemble.open_batches(self._settings) as batches:
-            async for views in batches.rows(self.batch_id, texts_of=frozenset()):
+            async for views in batches.rows(self.batch_id, start=start, texts_of=frozenset()):
                 yield [result_of(view) for view in views]
 
 
