@@ -125,6 +125,20 @@ def test_one_line_a_row_in_order_and_zero(machine: Machine) -> None:
     assert machine.locks.held == set()
 
 
+def test_a_guess_and_rows_without_a_model_are_told_before_they_are_sent(machine: Machine) -> None:
+    (machine.folder / "t.csv").write_text("id,text\n1,good\n2,bad\n")
+    request = replace(machine.write(1), source=machine.folder / "t.csv", output=machine.folder / "out.csv")
+    outcome = machine.run(request)
+    taken_in, guess, unnamed = machine.display.said
+    assert taken_in == f"{outcome.batch_id}: 2 rows taken in."
+    assert "the column text is sent as it is" in guess
+    assert unnamed.startswith("2 rows name no model")
+    assert VENDOR.base_url in unnamed
+    named = replace(request, rows=replace(request.rows, prompt="One word: {text}", model="m"))
+    machine.run(named)
+    assert not any("the column text" in text or "no model" in text for text in machine.display.said)
+
+
 def test_same_command_on_a_complete_batch_only_writes(machine: Machine) -> None:
     request = machine.write(4)
     machine.run(request)

@@ -111,6 +111,19 @@ class TestTables:
             assert [row.row.line for row in rows] == [2, 5]
             assert (found.rows, found.blank, found.lines) == (2, 1, 3)
 
+    @pytest.mark.parametrize(("header", "guess"), [(b"id,text", "text"), (b"text,prompt", "")])
+    def test_a_guessed_column_is_told_and_one_called_prompt_is_no_guess(
+        self, tmp_path: Path, header: bytes, guess: str
+    ) -> None:
+        table = write(tmp_path / "a.csv", [header, b"x,1"])
+        assert [guess in note for note in source(table, model="m").notes] == ([True] if guess else [])
+        assert source(table, model="m", prompt="{text}").notes == ()
+
+    def test_lines_of_plain_text_are_told_to_be_read_as_a_table(self, tmp_path: Path) -> None:
+        lines = write(tmp_path / "plain.txt", [b"hello", b"world"])
+        with pytest.raises(UsageError, match=r"plain\.txt: read as a table"):
+            source(lines, model="m")
+
     def test_tabs(self, tmp_path: Path) -> None:
         path = write(tmp_path / "t.tsv", [b"text\ta,b,c,d", b"x\t1"])
         assert source(path, model="m").columns == ("text", "a,b,c,d")
@@ -161,6 +174,9 @@ class TestOnceReadable:
         assert [found.row.line for found in rows] == [1, 2, 3, 4]
         texts = [json.loads(found.row.body)["messages"][0]["content"] for found in rows]
         assert texts == ["half \ufffd\u2028"] * 3 + ["x"]
+
+    def test_a_text_that_is_no_json_is_a_bad_row_and_no_header(self) -> None:
+        assert [finding.line for finding in refused(["text", "good"], model="m").findings] == [1, 2]
 
     def test_an_iterator_is_read_once(self) -> None:
         def endless() -> Iterator[object]:

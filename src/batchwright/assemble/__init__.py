@@ -338,9 +338,14 @@ async def export(settings: Settings, batch_id: str, *, delivery: Delivery, displ
         return await deliver(status, delivery, NOTHING_DONE, seams)
 
 
-def source_rows(settings: Settings, request: RunRequest) -> Iterator[Sequence[SourceRow]]:
-    """The rows a run would send, checked and bounded; nothing is stored (`validate`, `run --dry-run`)."""
+def source_rows(
+    settings: Settings, request: RunRequest, *, say: Callable[[str], None]
+) -> Iterator[Sequence[SourceRow]]:
+    """The rows a run would send, checked and bounded; nothing is stored (`run --dry-run`). `say` hears how the input
+    is read."""
     with open_source(request.source, request.rows, skip_invalid=True) as source:
+        for text in source.notes:
+            say(text)
         price_of = lane_prices(Prices(settings, SystemClock()), settings.destinations)
         yield from with_worst_cases(source.chunks(), price_of)
 

@@ -62,15 +62,20 @@ class Preview:
 def show_preview(settings: Settings, request: RunRequest, *, as_json: bool) -> int:
     """Reads all rows and prints; returns 0. Raises what a run would before it sends: InputRefused, UsageError."""
     from batchwright import assemble
+    from batchwright.cli.exits import say
     from batchwright.core.errors import InputRefused
+    from batchwright.runner.unnamed import no_model_texts
 
     preview = Preview()
-    for rows in assemble.source_rows(settings, request):
+    for rows in assemble.source_rows(settings, request, say=say):
         preview.add(rows)
     if as_json:
         _print_json(preview, settings)
     else:
         _print_text(preview, settings)
+    counts = {lane: found.rows for lane, found in preview.lanes.items()}
+    for text in no_model_texts(counts, settings.destinations):
+        say(text)
     if preview.refused and not request.skip_invalid:
         message = f"{preview.refused:,} of {preview.rows:,} rows cannot be sent, so a run would send none"
         raise InputRefused(message, tuple(preview.findings), preview.refused)

@@ -35,14 +35,17 @@ def validate_command(source: str, **given: Any) -> int:
       batchwright validate tickets.csv -t 'One word sentiment: {text}' --json
     """
     from batchwright.runner.source import open_source
+    from batchwright.runner.unnamed import no_model_texts
 
     settings, request = make_request(source, given)
     with open_source(request.source, request.rows) as opened:
-        report = opened.validate()
+        report, notes = opened.validate(), opened.notes
     if given["as_json"]:
         _print_json(report)
     else:
         _print_text(report)
+    for text in (*notes, *no_model_texts(report.lanes, settings.destinations)):
+        say(text)
     if help_text := endpoint_help_text(settings, report.findings):
         say(help_text)
     return REFUSED if report.refused else OK

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from batchwright.core.rows import SourceRow
 from batchwright.runner.law import InputCount
 from batchwright.runner.seams import Seams
 from batchwright.runner.source import Source
+from batchwright.runner.unnamed import names_no_model
 
 
 class Interrupted(Exception):
@@ -22,6 +24,8 @@ class TakeIn:
         self._rows = 0
         self.refused = 0
         """Rows with a finding that were handed on (--skip-invalid), so far."""
+        self.unnamed: Counter[str] = Counter()
+        """Rows that name no model, so far, by the text of their lane."""
 
     def rows(self) -> Iterator[Sequence[SourceRow]]:
         """Raises what `Source.chunks` raises, and Interrupted."""
@@ -30,6 +34,7 @@ class TakeIn:
                 raise Interrupted
             self._rows += len(chunk)
             self.refused += len(chunk) - [row.finding for row in chunk].count(None)
+            self.unnamed.update(row.lane for row in chunk if names_no_model(row.lane))
             self._seams.display.reading(self._rows)
             yield chunk
 

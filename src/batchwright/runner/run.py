@@ -42,6 +42,7 @@ from batchwright.runner.seams import (
     Workers,
 )
 from batchwright.runner.source import Source, as_text, open_source
+from batchwright.runner.unnamed import no_model_texts
 
 PLAN_LOCK_LOOK_S = 0.2
 BATCH_ID_DIGITS = 24
@@ -153,11 +154,11 @@ class _Run:
         try:
             chosen = await self._plan()
             batch_id = chosen.batch.batch_id if chosen.batch is not None else ""
-            told = ""
+            told: list[str] = []
             if chosen.step is Step.START:
                 # First of all: an input that is refused begins nothing, and nothing is sent yet.
                 batch_id, told = await self._start(chance)
-            for text in (*chosen.says, *([told] if told else [])):
+            for text in (*chosen.says, *told):
                 self._seams.display.say(text)
         except Interrupted:
             return nothing_sent()
@@ -207,7 +208,7 @@ class _Run:
         now = self._request.rows.destinations
         return await asyncio.to_thread(going_the_same_way, same, now, self._source, stopped)
 
-    async def _start(self, chance: Chance) -> tuple[str, str]:
+    async def _start(self, chance: Chance) -> tuple[str, list[str]]:
         """Takes the input in as a new batch: its id, and what was taken in, in words. Raises InputRefused or
         Interrupted; nothing of it is kept then."""
         batch_id = f"batch_{chance.hex_id(BATCH_ID_DIGITS)}"
@@ -223,7 +224,9 @@ class _Run:
             raise
         self._read = taking.counted()
         refused = f", {plural(taking.refused, 'of them refused', 'of them refused')}" if taking.refused else ""
-        return batch_id, f"{batch_id}: {plural(submitted.status.total, 'row')} taken in{refused}."
+        told = f"{batch_id}: {plural(submitted.status.total, 'row')} taken in{refused}."
+        unnamed = no_model_texts(taking.unnamed, self._request.rows.destinations)
+        return batch_id, [told, *self._source.notes, *unnamed]
 
     def _spec(self) -> BatchSpec:
         request = self._request

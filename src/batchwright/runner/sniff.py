@@ -49,9 +49,11 @@ def refuse_one_document(name: str, head: bytes) -> None:
     """Raises InputRefused for one JSON document over many lines, which would otherwise be a finding for each."""
     first, _, rest = head.removeprefix(BOM).lstrip().partition(b"\n")
     if first.rstrip() == b"{":
-        raise _refused(name, "one JSON object spread over several lines; expected one object a line (jq -c . FILE)")
+        raise _refused(
+            name, f"one JSON object spread over several lines; expected one object a line (jq -c . {name} > rows.jsonl)"
+        )
     if first[:1] == b"[" and not (rest.strip() and _is_json(first)):
-        raise _refused(name, "one JSON array; expected one object a line: jq -c '.[]' FILE > rows.jsonl")
+        raise _refused(name, f"one JSON array; expected one object a line: jq -c '.[]' {name} > rows.jsonl")
 
 
 def fields_of_first(head: bytes) -> tuple[str, ...]:

@@ -48,12 +48,15 @@ def open_source(
 ) -> Source:
     """Opens an input and looks at its beginning.
 
-    `format`: `jsonl`, `csv` or `tsv`; empty: by name, else by content. `spool_dir`: where copies of what can be read
-    only once and runs of hashes go; None is the system's temporary folder. Raises UsageError (no such file, a folder,
-    no table, a template that names a missing column) and InputRefused (empty, one JSON array, a foreign format).
+    `format`: `jsonl`, `csv` or `tsv`; empty: by name, else by content; rows of the library are `jsonl`. `spool_dir`:
+    where copies of what can be read only once and runs of hashes go; None is the system's temporary folder. Raises
+    UsageError (no such file, a folder, no table, a template that names a missing column) and InputRefused (empty, one
+    JSON array, a foreign format).
     """
     if format not in ("", "jsonl", "csv", "tsv"):
         raise UsageError(f"unknown input format '{format}'; expected jsonl, csv or tsv")
+    if not isinstance(source, str | Path):
+        format = "jsonl"  # as `spool` writes them: a text that is no JSON is a bad row and no table's header
     found = open_input(source, spool_dir, stdin if stdin is not None else sys.stdin.buffer)
     try:
         return Source(found, _name_of(source), options, format=format, skip_invalid=skip_invalid, spool_dir=spool_dir)
@@ -85,6 +88,8 @@ class Source:
         self.blank = 0
         self.columns: tuple[str, ...] = ()
         """A table's columns; with --prompt also the fields of the first JSONL row."""
+        self.guessed = ""
+        """A table's column that is sent because no --prompt says what to ask; empty elsewhere."""
         self._input = found
         self._options = options
         self._skip_invalid = skip_invalid
@@ -101,7 +106,8 @@ class Source:
                 decoder.find_templates(self.columns)
         else:
             with opened(found) as file:
-                self.columns = self._open_table(file).columns
+                table = self._open_table(file)
+            self.columns, self.guessed = table.columns, table.guessed
 
     def __enter__(self) -> Self:
         return self
@@ -118,6 +124,15 @@ class Source:
     def input_digest(self) -> str:
         """Hex SHA-256 of the input as stored (compressed, if it is). Known before any row is read."""
         return self._input.digest()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of how this input is read: a guess, with the way to say it otherwise."""
+        if self.guessed in ("", "prompt"):  # a column of that name is no guess
+            return ()
+        return (
+            f"No --prompt given: the column {self.guessed} is sent as it is. To ask otherwise: -t 'Text {{column}}'.",
+        )
 
     def chunks(self) -> Iterator[list[SourceRow]]:
         """The rows in order, at most CHUNK_ROWS and about CHUNK_BYTES at a time.

@@ -63,7 +63,9 @@ class TableDecoder:
         except csv.Error as error:
             raise BadTable(f"the header cannot be read as CSV: {error}") from error
         self.columns: tuple[str, ...] = _check_header(header)
-        self._options = options if options.prompt else replace(options, prompt=_default_prompt(self.columns))
+        self.guessed = "" if options.prompt else _default_column(self.columns)
+        """The column that is sent because no --prompt says otherwise; empty where one does."""
+        self._options = replace(options, prompt=f"{{{self.guessed}}}") if self.guessed else options
         self.decoder = RowDecoder(self._options)
         self.decoder.find_templates(self.columns)
         self._id_column = self.columns.index(CUSTOM_ID) if CUSTOM_ID in self.columns else -1
@@ -146,12 +148,13 @@ def _check_header(header: list[str]) -> tuple[str, ...]:
     return tuple(header)
 
 
-def _default_prompt(columns: tuple[str, ...]) -> str:
+def _default_column(columns: tuple[str, ...]) -> str:
     for name in PROMPT_COLUMNS:
         if name in columns:
-            return "{" + name + "}"
+            return name
     listed = ", ".join(f"{{{name}}}" for name in columns[:40])
-    raise UsageError(
-        f"no column is called {', '.join(PROMPT_COLUMNS)}, so say what to ask: "
+    raise BadTable(
+        f"read as a table, whose first line names its columns; none is called {', '.join(PROMPT_COLUMNS)}, so say what "
+        f"to ask: "
         f"--prompt 'One word sentiment: {{{columns[-1]}}}'. The columns are: {listed}"
     )
