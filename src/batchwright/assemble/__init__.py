@@ -32,6 +32,7 @@ from batchwright.ports.vendor import Vendor
 from batchwright.prices.open import Pricer, open_prices
 from batchwright.runner import run as running
 from batchwright.runner.deliver import deliver
+from batchwright.runner.ended import EndedBatches
 from batchwright.runner.figures import plural
 from batchwright.runner.interrupts import interrupts_of_process
 from batchwright.runner.outcome import RunOutcome
@@ -358,21 +359,32 @@ async def work(settings: Settings, *, until_idle: bool, display: Display) -> int
             asked = LaneLimits()
             worker = start_worker(machine, vendors, say=display.say, asked=asked, until_idle=until_idle)
             ending = asyncio.create_task(_end_on_interrupt(worker, seams), name="interrupts")
-            telling = asyncio.create_task(_tell_of_work(worker, machine.clock, display.say), name="telling")
+            ended = EndedBatches(seams.batches)
+            telling = asyncio.create_task(_tell_of_work(worker, ended, machine.clock, display.say), name="telling")
             try:
                 await worker.wait()
             finally:
                 ending.cancel()
                 telling.cancel()
                 await worker.stop(grace=False)
+            for text in await ended.texts():
+                display.say(text)
+            if until_idle and not seams.interrupts.count:
+                display.say("No batch has rows to send now; that is the end (--until-idle).")
         return 130 if seams.interrupts.count else 0
 
 
-async def _tell_of_work(worker: LoopWorker, clock: SystemClock, say: Callable[[str], None]) -> None:
-    """A line now and then about what the worker does, and one when it has nothing to do."""
-    say("Working on the batches of this machine; Ctrl-C ends.")
+async def _tell_of_work(
+    worker: LoopWorker, ended: EndedBatches, clock: SystemClock, say: Callable[[str], None]
+) -> None:
+    """A line now and then about what the worker does, one when it has nothing to do, and one a batch that ended."""
+    say("Working on the batches of this machine; Ctrl-C ends. Answers are kept; `batchwright export` writes them.")
     told = ""
+    await ended.texts()
+    await clock.sleep(TELL_EVERY_S)  # before that "no rows to send" would only mean that none was looked for yet
     while (view := worker.view()) is not None:
+        for text in await ended.texts():
+            say(text)
         waiting = "; ".join(f"{lane.lane.split('|')[0]}: {lane.waiting}" for lane in view.lanes if lane.waiting)
         if view.in_flight or view.retries_waiting:
             text = f"{plural(view.answered, 'answer')} so far, {view.in_flight:,} in flight"

@@ -20,8 +20,9 @@ from batchwright.cli import options
 def work_command(until_idle: bool, **given: Any) -> int:
     """Work on all batches of this machine.
 
-    Several may run at once, beside `run` too; one that is killed loses nothing. A batch whose key's variable is not
-    set here is left alone, and the variable named. Ctrl-C or SIGTERM once: finish what is in flight, then end.
+    Writes no files: `export` does that, or the `run` that waits for its batch. Several may run at once, beside `run`
+    too; one that is killed loses nothing. A batch whose key's variable is not set here is left alone, and the variable
+    named. Ctrl-C or SIGTERM once: finish what is in flight, then end.
 
     \b
     Examples:
