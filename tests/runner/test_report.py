@@ -165,6 +165,11 @@ def test_simulated_says_so_in_the_first_line_and_below() -> None:
     assert msgspec.json.decode(report_json(report))["simulated"] is True
 
 
+def test_a_code_that_only_repeats_the_kind_is_said_once() -> None:
+    view = view_of(0, failed(FailureKind.MODEL_NOT_FOUND), code="model_not_found", message="no such model")
+    assert first_line(report_of([view])).endswith("most frequent error: model_not_found: no such model")
+
+
 def test_the_law_is_shown_with_what_was_written() -> None:
     written = Written(output=Path("answers.jsonl"), rows=2)
     report = report_of(

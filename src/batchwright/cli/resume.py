@@ -22,6 +22,7 @@ def resume_command(batch: str, **given: Any) -> int:
     """Clear a batch's pauses and go on with it.
 
     A batch that reached its cap needs a higher --max-cost. Then it goes on like run; -o writes the file at the end.
+    ID is @last unless given.
 
     \b
     Examples:

@@ -24,7 +24,8 @@ def retry_command(batch: str, **given: Any) -> int:
 
     Takes a batch that has ended. By default all rows without success are sent again; --kind and --flag choose (a flag
     is the only way back for rows that have an answer, and an answer is never replaced by a failure). Then it goes on
-    like run; -o writes the whole file anew. After an interrupt or a crash the same command finishes its round.
+    like run; -o writes the whole file anew. After an interrupt or a crash the same command finishes its round. ID is
+    @last unless given.
 
     \b
     Examples:

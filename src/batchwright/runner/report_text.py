@@ -74,9 +74,8 @@ def _short_cost(report: Report) -> str:
 
 def _cause_text(group: FailureGroup) -> str:
     """ "invalid_request unsupported_parameter max_tokens: "Use max_completion_tokens" """
-    name = " ".join(
-        part for part in (group.kind.value, shown_text(group.code, 80), shown_text(group.param, 80)) if part
-    )
+    code = "" if group.code == group.kind.value else shown_text(group.code, 80)
+    name = " ".join(part for part in (group.kind.value, code, shown_text(group.param, 80)) if part)
     message = shown_text(group.sample.message) if group.sample is not None else ""
     return f"{name}: {message}" if message else name
 
