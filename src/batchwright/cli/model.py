@@ -36,5 +36,5 @@ def install_command() -> None:
     from batchwright.vendors.model_files import install_model
 
     settings = options.load_settings({})
-    say("Fetching the model ...")
+    say("Fetching the model, unless it is here already ...")
     click.echo(str(install_model(settings.cache_dir, environ=os.environ)))

