@@ -209,6 +209,16 @@ def used(machine: Machine) -> Machine:
     return machine
 
 
+@pytest.mark.parametrize(("terminal", "words"), [(True, "(none named)"), (False, "\t")])
+def test_answers_to_rows_without_a_model_are_told_so_on_a_terminal(
+    machine: Machine, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, terminal: bool, words: str
+) -> None:
+    machine.used = [(UsageKey(day="2026-03-01", vendor="v", account="", model=""), UsageSum(answers=1))]
+    monkeypatch.setattr(screen, "is_table", lambda: terminal)
+    shown = invoke("usage", "--by", "model").stdout.splitlines()[-1]
+    assert shown.startswith(words)
+
+
 def test_usage_is_summed_by_what_was_asked(used: Machine, invoke: Invoke) -> None:
     assert [line.split("\t") for line in invoke("usage").stdout.splitlines()] == [
         ["2026-03-01", "v", "m", "1", "5", "0", "1", ""],

@@ -104,7 +104,7 @@ def _print_text(preview: Preview, settings: Settings) -> None:
         table.append(
             (
                 screen.text_cell(key.vendor),
-                screen.text_cell(key.model),
+                screen.model_cell(key.model),
                 screen.text_cell(f"{name} (not set)" if missing else name or "no key"),
                 screen.count_cell(lane.rows),
                 screen.count_cell(lane.body_bytes),

@@ -33,6 +33,11 @@ def text_cell(text: str) -> Cell:
     return Cell(plain, plain)
 
 
+def model_cell(name: str) -> Cell:
+    plain = safe_text(name)
+    return Cell(plain or "(none named)", plain)
+
+
 def batch_cell(batch_id: str) -> Cell:
     return Cell(batch_id, batch_id, short=batch_id.removeprefix("batch_")[:SHORT_ID_DIGITS])
 

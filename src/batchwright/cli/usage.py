@@ -86,7 +86,10 @@ def sum_by(found: list[tuple[UsageKey, UsageSum]], names: tuple[str, ...]) -> li
 def _keys(names: tuple[str, ...], values: tuple[str, ...]) -> list[Cell]:
     from batchwright.cli import screen
 
-    cells = [screen.text_cell(value) for value in values]
+    cells = [
+        screen.model_cell(value) if name == "model" else screen.text_cell(value)
+        for name, value in zip(names, values, strict=True)
+    ]
     # The year goes without saying where room is short.
     return [
         cell._replace(short=cell.shown[5:]) if name == "day" else cell for name, cell in zip(names, cells, strict=True)
