@@ -89,6 +89,7 @@ def test_a_dead_workers_segment_is_closed_by_whoever_sweeps(store: Store) -> Non
     assert row.facts.settled
     assert row.tally.counts == {CANCELLED: 4}
     assert (row.tally.doubts, row.tally.possible_picousd, row.tally.allowance_picousd) == (2, 2 * WORST, 0)
+    assert row.tally.attempts == 2, "what may have been sent counts as sent"
     assert lost.checkpoint(found.answer(0).change()).lost == {found.key}
 
 

@@ -74,7 +74,7 @@ def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], price_of: LanePrice)
 def _unbounded(source: SourceRow, position: int, *, priced: bool) -> Finding:
     row = source.row
     lacking = [] if row.output_tokens else ["no bound on its tokens (no max_tokens, or input kept elsewhere)"]
-    lacking += [] if priced else [f"no known price for model {row.model!r}"]
+    lacking += [] if priced else [f"no known price for model {row.model!r} at {LaneKey.parse(source.lane).vendor}"]
     lacks = " and ".join(lacking)
     return Finding(
         line=row.line or position + 1, code="unbounded_cost", message=f"{lacks}: expected a bound under a cap"

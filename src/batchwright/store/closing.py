@@ -90,7 +90,9 @@ def step(connection: Connection, batch_id: str, now_ms: int, limit: int) -> int:
 
 def _count_closed(tally: Tally, found: Row[Any], kind: FailureKind) -> None:
     # A row that was out when its worker was lost may have been paid for, and no claim will come to note it.
-    tally.doubts += found.row_map.count(row_map.RESERVED)
+    doubts = found.row_map.count(row_map.RESERVED)
+    tally.attempts += doubts
+    tally.doubts += doubts
     counted = row_map.read_closed(found.row_map, kind, found.previous_map)
     for byte, rows in row_map.counts(counted).items():
         closed = rows - found.row_map.count(byte)
