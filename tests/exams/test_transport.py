@@ -262,6 +262,37 @@ async def test_an_odd_value_in_a_header_that_nobody_reads_costs_no_answer(bench:
         assert reply(await bench.post(server.url())).body == b"{}"
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b"x-caf\xc3\xa9: 1", b"content-length: 2"],
+        [b"content-length: 2", b"x served by: me"],
+        [b"content-length: 2", b": nameless"],
+        [b"content-length: 2", b"Content-Length: 2"],
+        [b"content-length: 2, 2"],
+        [b"content-length: 2", b"x-caf\xc3\xa9: 1", b"content-length: 2", b"x-request-id: kept"],
+    ],
+)
+@examined
+async def test_an_odd_line_of_the_head_costs_no_answer(bench: TransportBench, lines: list[bytes]) -> None:
+    odd = b"\r\n".join([b"HTTP/1.1 200 OK", *lines, b"", b"{}"])
+    async with raw_server(answering(odd, odd)) as server:
+        for _ in range(2):
+            assert reply(await bench.post(server.url())).body == b"{}"
+
+
+@examined
+async def test_a_head_whose_lines_end_with_a_line_feed_alone_is_read(bench: TransportBench) -> None:
+    for odd in (
+        b"HTTP/1.1 200 OK\ncontent-length: 4\n\n{}\n\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 4\n\r\n{}\n\n",
+        b"HTTP/1.1 200\nx-a: 1\r\ncontent-length: 4\r\n\n{}\n\n",
+    ):
+        async with raw_server(answering(odd, odd)) as server:
+            for _ in range(2):
+                assert reply(await bench.post(server.url())).body == b"{}\n\n"
+
+
 @examined
 async def test_what_is_not_http_is_no_answer(bench: TransportBench) -> None:
     for garbage in (
@@ -269,6 +300,7 @@ async def test_what_is_not_http_is_no_answer(bench: TransportBench) -> None:
         b"<html>hello</html>",
         b"HTTP/1.1 banana\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: two\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nok\r\n",
         b"\x16\x03\x01\x00\xa5\x01\x00\x00",
     ):

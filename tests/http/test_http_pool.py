@@ -10,15 +10,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from batchwright.http import connection as connections
 from batchwright.http.answer import plain_reply
-from batchwright.http.connection import MAX_IDLE_S, idle_limit_s
+from batchwright.http.connection import MAX_IDLE_S, Connection, PlainConnection, idle_limit_s
 from batchwright.http.deadlines import overdue
 from batchwright.http.dial import Dialer
 from batchwright.http.own import OwnClient
 from batchwright.http.pool import MAX_OPENING
 from batchwright.http.sweep import Sweep
-from batchwright.ports.http import MAX_ANSWER_BYTES, FaultCause, HttpReply, Timeouts
+from batchwright.ports.http import MAX_ANSWER_BYTES, FaultCause, HttpEnd, HttpReply, Timeouts
 from support.raw_server import OK, Peer, breathe, raw_server
 from support.transport_bench import BODY, LIMIT_S, LOOPS, Ends, fault, reply
 
@@ -114,9 +113,8 @@ def test_a_sweep_ends_with_nothing_to_do_and_begins_again() -> None:
     assert len(loop.armed) == 1
 
 
-def test_a_connection_with_unread_news_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_with_unread_news_is_not_used() -> None:
     """The stray bytes lie in the kernel, the loop has had no turn to read them, and a request is about to go out."""
-    monkeypatch.setattr(connections, "TRUSTED_IDLE_S", 0.0)
 
     async def test(client: OwnClient) -> None:
         peers: list[Peer] = []
@@ -141,6 +139,85 @@ def test_a_connection_with_unread_news_is_not_used(monkeypatch: pytest.MonkeyPat
             assert poll.poll(10_000)
             target.send(BODY, second)
             assert reply(await second.wait()).body == b'{"ok":true}'
+            assert [number for number, _ in server.requests] == [0, 1]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b"no colon", b"content-length: 2"],
+        [b"content-length: 99", b"transfer-encoding: chunked"],
+        [b"content-length: 2", b"content-length: 2,", b" 2"],
+    ],
+)
+def test_lines_of_a_head_that_only_our_own_transport_forgives(lines: list[bytes]) -> None:
+    async def test(client: OwnClient) -> None:
+        body = b"2\r\n{}\r\n0\r\n\r\n" if lines[-1].startswith(b"transfer") else b"{}"
+        odd = b"\r\n".join([b"HTTP/1.1 200 OK", *lines, b"", body])
+
+        async def script(peer: Peer) -> None:
+            await peer.read_request()
+            await peer.drip(odd)
+            await peer.wait_gone()
+
+        async with raw_server(script) as server:
+            target = client.target("POST", server.url(), {})
+            for _ in range(2):
+                ends = Ends()
+                target.send(BODY, ends)
+                assert reply(await ends.wait()).body == b"{}"
+            assert server.connections == 2  # never used again: what was odd once may be odd in the frames too
+
+    run(test)
+
+
+WRONG = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwrong"
+
+
+@pytest.mark.parametrize("waiting", [True, False], ids=["for a free one", "not at all"])
+def test_an_answer_too_many_is_not_that_of_the_request_that_follows_at_once(waiting: bool) -> None:
+    """The second answer arrives between the reading of the first and the next request, which is written right then."""
+
+    async def test(client: OwnClient) -> None:
+        peers: list[Peer] = []
+        first, second = Ends(), Ends()
+
+        async def script(peer: Peer) -> None:
+            peers.append(peer)
+            await peer.read_request()
+            if peer.number == 0:
+                await peer.send(OK)
+                await peer.wait_gone()
+            else:
+                await peer.send(OK)
+
+        async with raw_server(script) as server:
+            target = client.target("POST", server.url(), {})
+            end = PlainConnection._end
+
+            def late(connection: Connection, answer: HttpEnd) -> None:
+                """What the kernel receives while the first answer is being looked at."""
+                if connection.flight is not None and len(server.requests) == 1:
+                    peers[0].write_now(WRONG)
+                    poll = select.poll()
+                    poll.register(connection._fd, select.POLLIN)
+                    assert poll.poll(10_000)
+                    if waiting:
+                        target.send(BODY, second)
+                end(connection, answer)
+
+            def then(answer: HttpEnd) -> None:
+                first(answer)
+                if not waiting:
+                    target.send(BODY, second)
+
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(PlainConnection, "_end", late)
+                target.send(BODY, then)
+                assert reply(await first.wait()).body == b'{"ok":true}'
+                assert reply(await second.wait()).body == b'{"ok":true}'
             assert [number for number, _ in server.requests] == [0, 1]
 
     run(test)
@@ -245,6 +322,15 @@ def test_gzip_in_several_members_and_gzip_that_is_content() -> None:
     assert reply(plain_reply(200, zipped, [packed[:9], packed[9:]])).body == b"one two"
     assert reply(plain_reply(200, b"HTTP/1.1 200 OK\r\ncontent-type: application/gzip", [packed])).body == packed
     assert reply(plain_reply(200, zipped, [b"{}"])).body == b"{}"
+
+
+@pytest.mark.parametrize("behind", [b"\x00" * 512, b"\r\n", b"\x1f", b"garbage"])
+def test_what_follows_the_last_member_of_gzip_costs_no_answer(behind: bytes) -> None:
+    zipped = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip"
+    assert reply(plain_reply(200, zipped, [gzip.compress(b"whole") + behind])).body == b"whole"
+    # A second member that breaks off is no padding: the answer is not whole.
+    broken = gzip.compress(b"first ") + gzip.compress(b"second")[:-4]
+    assert fault(plain_reply(200, zipped, [broken])).cause is FaultCause.NETWORK
 
 
 @pytest.mark.parametrize("error", [RuntimeError("File descriptor 9 is used by a transport"), OSError(101, "no route")])

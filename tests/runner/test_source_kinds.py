@@ -30,9 +30,13 @@ class TestFiles:
         whole = gzip.compress(b"".join(row(f"{n}-{os.urandom(40).hex()}") + b"\n" for n in range(5000)))
         for cut in (len(whole) - 4, len(whole) // 2, 12):
             path.write_bytes(whole[:cut])
-            assert "cut short or damaged" in str(refused(path)) or "cannot be read" in str(refused(path))
+            assert "cut short or damaged" in str(refused(path))
         path.write_bytes(whole[:500] + b"\0" * 200 + whole[700:])
         refused(path)
+        path.write_bytes(gzip.compress(row("a") + b"\n") + b"something")
+        assert "(something else follows the compressed data)" in str(refused(path))
+        path.write_bytes(gzip.compress(row("a") + b"\n" + row("b") * 9)[:-8] + b"\0" * 8)
+        assert "CRC" in str(refused(path))
 
     def test_unknown_names_are_told_by_content(self, tmp_path: Path) -> None:
         jsonl = write(tmp_path / "rows.txt", [row("a")])
@@ -47,6 +51,10 @@ class TestFiles:
             (b"PAR1....", "Parquet"),
             (b"PK\x03\x04....", "spreadsheet"),
             ("text\nü\n".encode("utf-16"), "UTF-16"),
+            (row("a").decode().encode("utf-16-le"), "UTF-16"),
+            (row("a").decode().encode("utf-16-be"), "UTF-16"),
+            (row("a").decode().encode("utf-32"), "UTF-32"),
+            (b"\0\0\0\0" + row("a"), "not valid JSON"),
             (b'[{"a": 1}, {"b": 2}]', "one JSON array"),
             (b'[\n{"a": 1},\n{"b": 2}\n]', "one JSON array"),
             (b'{\n"a": 1\n}\n', "one object a line"),
@@ -58,6 +66,13 @@ class TestFiles:
         path = tmp_path / "a.jsonl"
         path.write_bytes(data)
         assert words in str(refused(path))
+
+    def test_a_table_of_a_header_alone(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.csv"
+        path.write_bytes(b"id,text\n")
+        found = refused(path, model="m", prompt="{text}")
+        assert "has a header and nothing below it" in str(found)
+        assert [finding.code for finding in found.findings] == ["empty_file"]
 
     def test_empty_files_say_so_by_code(self, tmp_path: Path) -> None:
         for name, data in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.records import UNKNOWN
 from batchwright.ports.http import HttpReply
@@ -28,6 +29,28 @@ def test_a_perfect_answer_with_nan_in_its_logprobs_is_kept() -> None:
     assert answer.kind is None
     assert answer.prompt_tokens == 3
     assert b'"top":[null,null]' in answer.body
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "9" * 5000])
+@pytest.mark.parametrize("field", ["score", "created", "system_fingerprint"])
+def test_a_number_out_of_range_costs_no_answer(number: str, field: str) -> None:
+    answer = read(
+        f'{{"{field}":{number},"choices":[{{"message":{{"content":"yes"}},"finish_reason":"stop"}}],'
+        f'"usage":{{"prompt_tokens":3,"completion_tokens":{number},"cost":{number}}}}}'.encode()
+    )
+    assert (answer.kind, answer.flag, answer.prompt_tokens) == (None, Flag.PLAIN, 3)
+    assert (answer.completion_tokens, answer.cost_picousd) == (UNKNOWN, UNKNOWN)
+
+
+@pytest.mark.parametrize("body", [b'{"a":1e999,', b'{"a":1e999}}', b"[1e999]", b'{"a":1e999,"b":"\x01"}'])
+def test_a_number_out_of_range_does_not_make_an_answer_of_what_is_none(body: bytes) -> None:
+    assert read(body).kind is FailureKind.BAD_RESPONSE
+
+
+def test_an_error_with_a_number_out_of_range_is_read() -> None:
+    body = b'{"error":{"code":"insufficient_quota","message":"top up","limit":1e999}}'
+    answer = classify(HttpReply(429, b"", body), build_profile("general"), endpoint="/chat/completions", now_ms=0)
+    assert (answer.kind, answer.message) == (FailureKind.QUOTA_EXHAUSTED, "top up")
 
 
 def test_a_token_count_beyond_reason_is_not_known() -> None:

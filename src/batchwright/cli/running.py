@@ -27,20 +27,24 @@ def typed_command() -> tuple[str, ...]:
 
 def run_async(work: Coroutine[Any, Any, T], *, sends: bool = False) -> T:
     """Runs it to its end. `sends`: on the fast loop and with flat memory, which pay where rows are sent."""
-    import asyncio
+    try:
+        import asyncio
 
-    from batchwright.fabric.system import collect_seldom, keep_memory_flat
+        from batchwright.fabric.system import collect_seldom, keep_memory_flat
 
-    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    if sends:
-        keep_memory_flat()
-        collect_seldom()
-    if sends and sys.platform != "win32":
-        import uvloop
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+        if sends:
+            keep_memory_flat()
+            collect_seldom()
+        if sends and sys.platform != "win32":
+            import uvloop
 
-        loop_factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(work)
+            loop_factory = uvloop.new_event_loop
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(work)
+    finally:
+        # An interrupt may have come before the loop was there; Python would complain of work that never began.
+        work.close()
 
 
 def with_batches(settings: Settings, ask: Callable[[Batches], Awaitable[T]]) -> T:

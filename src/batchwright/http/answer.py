@@ -3,6 +3,10 @@
     state      bytes arrive                                    the connection ends
     head       collected until the blank line; a 1xx head is   NETWORK
                dropped and the next one collected
+    refused    llhttp stumbled over a line of the head: it is  NETWORK
+               collected whole and read once more, mended
+               (`head_mending`); the reply stands, but the
+               connection is not used again
     body       collected, up to `MAX_ANSWER_BYTES`             a reply, if neither a length nor chunks framed it;
                                                                else NETWORK
     whole      anything but blank lines: the reply stands,     (the reply stands)
@@ -18,6 +22,7 @@ import zlib
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from batchwright.http.head_mending import may_be_mended, mended
 from batchwright.ports.http import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, FaultCause, HttpEnd, HttpFault, HttpReply
 from batchwright.wire.http_head import header
 
@@ -39,18 +44,21 @@ class AnswerReader:
         "_fault",
         "_head",
         "_head_bytes",
+        "_mended",
         "_parser",
         "_pieces",
         "_raw",
+        "_refused",
         "_size",
         "_status",
         "reusable",
     )
 
     def __init__(self) -> None:
-        self._parser = HttpResponseParser(self)
-        # A control character in some header's value must not cost a paid answer: nobody here reads that header.
-        self._parser.set_dangerous_leniencies(lenient_headers=True)
+        self._parser = self._new_parser()
+        self._refused = False
+        """llhttp has refused a line of this head, the rest of which has not come yet."""
+        self._mended = False
         self._raw: bytes | bytearray = b""
         """What came before the end of the head; kept as it came, because the parser is not asked for headers."""
         self._head_bytes = 0
@@ -63,6 +71,12 @@ class AnswerReader:
         self._complete = False
         self._fault: HttpFault | None = None
         self.reusable = True
+
+    def _new_parser(self) -> HttpResponseParser:
+        parser = HttpResponseParser(self)
+        # A control character in some header's value must not cost a paid answer: nobody here reads that header.
+        parser.set_dangerous_leniencies(lenient_headers=True)
+        return parser
 
     @property
     def heard(self) -> bool:
@@ -78,18 +92,44 @@ class AnswerReader:
                 self._raw += data
             else:
                 self._raw = data
-        try:
-            self._parser.feed_data(data)
-        except (HttpParserError, HttpParserUpgrade):
-            self.reusable = False
-            if not self._complete and self._fault is None:
-                self._fault = BROKEN
+        if self._refused:
+            self._read_mended()
+        else:
+            self._parse(data)
         if self._size > MAX_ANSWER_BYTES:
             self._fault = TOO_LARGE
         elif self._status == 0 and self._head_bytes + len(self._raw) - len(HEAD_END) >= MAX_HEAD_BYTES:
             # What is here may end with all but one byte of the blank line, which does not count.
             self._fault = self._fault or HEAD_TOO_LARGE
         return self._complete or self._fault is not None
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade):
+            self.reusable = False
+            if self._complete or self._fault is not None:
+                return
+            if self._status or self._mended or not may_be_mended(self._raw):
+                self._fault = BROKEN
+                return
+            self._refused = True
+            self._read_mended()
+
+    def _read_mended(self) -> None:
+        """The second reading, with a new parser, once the refused head is whole."""
+        raw = mended(bytes(self._raw))
+        if raw is None:
+            return
+        behind = len(raw) - raw.find(HEAD_END) - len(HEAD_END)
+        if self._head_bytes + len(self._raw) - behind - len(HEAD_END) > MAX_HEAD_BYTES:
+            self._fault = HEAD_TOO_LARGE
+            return
+        self._refused = False
+        self._mended = True
+        self._parser = self._new_parser()
+        self._raw = raw
+        self._parse(raw)
 
     def feed_end(self) -> HttpEnd:
         """The connection has ended in order: what that makes of the answer."""
@@ -168,9 +208,10 @@ def plain_reply(status: int, head: bytes, pieces: list[bytes]) -> HttpEnd:
 
 
 def _gunzip(body: bytes) -> bytes | HttpFault:
-    """The plain bytes of all members, bounded as an answer is."""
+    """The plain bytes of all members, bounded as an answer is. What follows the last one and is none is left out, as
+    gzip itself does: padding behind a whole answer must not cost it."""
     plain = bytearray()
-    while body:
+    while body[:2] == GZIP_MAGIC:
         member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
         try:
             plain += member.decompress(body, MAX_ANSWER_BYTES + 1 - len(plain))

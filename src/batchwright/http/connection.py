@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 MAX_IDLE_S = 50.0
 """Common servers and balancers close an idle connection after 60 s: one that is older may die under the request."""
-TRUSTED_IDLE_S = 0.25
-"""A connection that rested longer is looked at before it is used again. Below, the loop has just looked by itself, and
-a system call for each request would cost a tenth of the whole transport."""
 KEEP_ALIVE_DIGITS = 9
 """Of the seconds that a server says it keeps a connection: what is longer is a slip, and far above our own bound."""
 JOIN_BELOW_BYTES = 64 * 1024
@@ -86,11 +83,14 @@ class Connection(asyncio.BaseProtocol):
         self._idle_since_s = self._pool.loop.time()
 
     def usable(self, now_s: float) -> bool:
-        """Whether an idle connection may carry another request; closes it if not."""
+        """Whether a connection that has answered may carry another request; closes it if not.
+
+        It is asked however short the rest was: the next request is often written in the very callback of the last
+        answer, and what the loop has not read by then would be taken for the answer to it, and so on for ever.
+        """
         if self.lost or self._transport.is_closing():
             return False
-        idle_s = now_s - self._idle_since_s
-        if idle_s < TRUSTED_IDLE_S or (idle_s < self._idle_limit_s and not has_news(self._fd)):
+        if now_s - self._idle_since_s < self._idle_limit_s and not has_news(self._fd):
             return True
         self.drop()
         return False
@@ -156,7 +156,7 @@ class Connection(asyncio.BaseProtocol):
             if not self._limit_known:
                 self._idle_limit_s = idle_limit_s(end)
                 self._limit_known = True
-            self._pool.give(self)
+            self._pool.give_back(self)
         if flight is not None:
             flight.finish(end)
 

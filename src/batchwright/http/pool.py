@@ -71,13 +71,13 @@ class Pool:
         """A waiting flight was aborted; the connection it asked for will serve another, or rest."""
         self._waiting.remove(flight)
 
-    def give(self, connection: Connection) -> None:
-        """The connection is free."""
-        if self._waiting:
-            connection.begin(self._waiting.popleft())
-        else:
-            connection.rest()
+    def give_back(self, connection: Connection) -> None:
+        """The connection has answered and is free."""
+        connection.rest()
+        if not self._waiting:
             self._resting.append(connection)
+        elif connection.usable(self.loop.time()):
+            connection.begin(self._waiting.popleft())
 
     def forget(self, connection: Connection) -> None:
         """The connection is gone."""
@@ -131,7 +131,12 @@ class Pool:
             if task is not None:
                 self._opening.discard(task)
         if fault is None:
-            self.give(connection)
+            # Not asked for news: a new connection over TLS has some, the server's tickets.
+            if self._waiting:
+                connection.begin(self._waiting.popleft())
+            else:
+                connection.rest()
+                self._resting.append(connection)
             self._grow()
             return
         flight = self._waiting.popleft() if self._waiting else None

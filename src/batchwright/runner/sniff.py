@@ -23,6 +23,7 @@ _FOREIGN = {
     b"\x28\xb5\x2f\xfd": "compressed with zstd",
     b"BZh": "compressed with bzip2",
     b"\xfd7zXZ": "compressed with xz",
+    b"\xff\xfe\x00\x00": "UTF-32 text",
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
     b"SQLite format": "a SQLite database",
@@ -40,9 +41,12 @@ def format_of(name: str, head: bytes) -> str:
 
 def refuse_foreign(name: str, head: bytes) -> None:
     """Raises InputRefused for formats that people try and that are neither JSONL nor CSV."""
-    for magic, what in _FOREIGN.items():
-        if head.startswith(magic):
-            raise InputRefused(f"{name} is {what}; expected JSONL or CSV in UTF-8, plain or compressed with gzip")
+    what = next((what for magic, what in _FOREIGN.items() if head.startswith(magic)), "")
+    # Without a mark at its start: rows begin with signs of ASCII, which have zero bytes beside them there.
+    if not what and len(head) > 3 and (head[0] == 0) != (head[1] == 0) and (head[2] == 0) != (head[3] == 0):
+        what = "UTF-16 text"
+    if what:
+        raise InputRefused(f"{name} is {what}; expected JSONL or CSV in UTF-8, plain or compressed with gzip")
 
 
 def refuse_one_document(name: str, head: bytes) -> None:

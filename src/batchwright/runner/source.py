@@ -206,16 +206,15 @@ class Source:
                         ids.add([row.row.custom_id for row in chunk if row.row.custom_id is not None])
                     yield chunk
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise InputRefused(
-                f"{self.name}: the gzip data is cut short or damaged after line {self.lines:,}, so nothing was sent "
-                f"({error}); copy or compress the file again"
-            ) from error
+            raise self._damaged(f"after line {self.lines:,}", error) from error
         except OSError as error:
             raise InputRefused(f"{self.name}: cannot be read after line {self.lines:,}: {error}") from error
         if isinstance(self._input, FileInput) and self._input.changed():
             raise InputRefused(f"{self.name} was changed while it was read, so nothing was sent; run it again")
         if not self.rows:
-            raise _empty(self.name, self.lines)
+            if self.format == "jsonl":
+                raise _empty(self.name, self.lines)
+            raise _without_rows(self.name, "has a header and nothing below it")
 
     def _chunked(self, found: Iterator[SourceRow]) -> Iterator[list[SourceRow]]:
         """Rows in chunks, as many as --limit allows; counts them."""
@@ -295,8 +294,19 @@ class Source:
         try:
             with opened(self._input) as file:
                 return file.read(HEAD_BYTES)
-        except (EOFError, zlib.error, OSError) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise self._damaged("near its start", error) from error
+        except OSError as error:
             raise InputRefused(f"{self.name}: cannot be read: {error}") from error
+
+    def _damaged(self, where: str, error: Exception) -> InputRefused:
+        # The library calls what follows the end of the data "not a gzipped file", as if the whole were none.
+        surplus = str(error).startswith("Not a gzipped file")
+        reason = "something else follows the compressed data" if surplus else str(error)
+        return InputRefused(
+            f"{self.name}: the gzip data is cut short or damaged {where}, so nothing was sent ({reason}); "
+            "copy or compress the file again"
+        )
 
     # ------------------------------------------------------------------------------------------------- repeated ids
 
@@ -359,7 +369,10 @@ def _long_line(line: LongLine, limit: int) -> Problem:
 
 
 def _empty(name: str, lines: int) -> InputRefused:
-    what = "is empty" if not lines else f"has {lines:,} lines, all of them blank"
+    return _without_rows(name, "is empty" if not lines else f"has {lines:,} lines, all of them blank")
+
+
+def _without_rows(name: str, what: str) -> InputRefused:
     message = f"{what}; expected at least one row"
     return InputRefused(f"{name} {message}", (Finding(line=1, code="empty_file", message=message),))
 

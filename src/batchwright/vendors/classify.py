@@ -30,6 +30,7 @@ from batchwright.vendors.responses_answers import RESPONSES_DECODER, ResponsesAn
 from batchwright.vendors.usage import Charge, Usage, read_cost, read_spent, usage_from
 from batchwright.vendors.valid_text import one_line, repair
 from batchwright.vendors.waits import bounded, parse_wait
+from batchwright.wire.json_text import read_value
 
 CHAT_ENDPOINTS = frozenset({"/chat/completions", "/completions"})
 RESPONSES_ENDPOINT = "/responses"
@@ -158,10 +159,10 @@ def _parse_loosely(body: bytes, endpoint: str) -> Parsed | None:
 
 
 def _decode(body: bytes) -> object:
-    """None for what is no JSON (and for null, which is no answer either)."""
+    """None for what is no JSON (and for null, which is no answer either). A number out of range is one for all that."""
     try:
-        return msgspec.json.decode(body)
-    except _BROKEN:
+        return read_value(body)
+    except (*_BROKEN, ValueError):
         return None
 
 

@@ -98,7 +98,7 @@ class TableDecoder:
 
     def _ragged(self, fields: list[str], line: int) -> SourceRow:
         message = (
-            f"{len(fields)} fields, but the header has {len(self.columns)}; "
+            f"{len(fields)} field{'s' if len(fields) != 1 else ''}, but the header has {len(self.columns)}; "
             "a field that holds the delimiter or a line break must be in double quotes"
         )
         return self._refuse_ragged(fields, line, message)
