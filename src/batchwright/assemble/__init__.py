@@ -41,8 +41,8 @@ from batchwright.runner.request import Delivery, Pace, RunRequest
 from batchwright.runner.seams import Display, HeldElsewhere, HeldLock, RunningWorkers, Seams
 from batchwright.runner.source import open_source
 from batchwright.settings import Settings
+from batchwright.store.file_locks import FileLocks
 from batchwright.store.open import open_store
-from batchwright.store.worker_lock import FileLocks
 from batchwright.vendors.registry import OpenVendors
 
 STORE_FILE = "batchwright.sqlite"
