@@ -13,7 +13,6 @@ from batchwright.core.batch_state import derive
 from batchwright.core.errors import InUse, WrongState
 from batchwright.core.records import InputRow, Record, Tally, UsageKey, UsageSum
 from batchwright.core.repricing import Repriced, Verdict, reprice
-from batchwright.engine.attempt import MAX_ROW_PICOUSD
 from batchwright.engine.bounds import lane_prices
 from batchwright.engine.floor import FindPrice, destination_of
 from batchwright.engine.writer import Writer
@@ -115,13 +114,7 @@ class BatchRepricing:
             destination = destination_of(LaneKey.parse(lane), self._batch.spec.destinations)
             return self._parts.may_state_cost(destination, source.endpoint, record.body)
 
-        return reprice(
-            record,
-            self._price_of(lane),
-            every=self._every,
-            most_picousd=MAX_ROW_PICOUSD,
-            may_state_cost=may_state_cost,
-        )
+        return reprice(record, self._price_of(lane), every=self._every, may_state_cost=may_state_cost)
 
     def _count(self, found: Repriced, source: InputRow) -> None:
         self._verdicts[found.verdict] += 1
