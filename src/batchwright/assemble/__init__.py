@@ -298,16 +298,7 @@ async def run(settings: Settings, request: RunRequest, *, display: Display) -> R
     _refuse_state_file(settings, request.delivery)
     async with _seams(settings, display) as (machine, seams):
         machine.find_price.load()
-        return await running.run(
-            request,
-            batches=seams.batches,
-            workers=seams.workers,
-            display=seams.display,
-            clock=seams.clock,
-            chance=machine.chance,
-            locks=seams.locks,
-            interrupts=seams.interrupts,
-        )
+        return await running.run(request, seams, chance=machine.chance)
 
 
 def _refuse_state_file(settings: Settings, delivery: Delivery) -> None:

@@ -15,6 +15,7 @@ from batchwright.core.errors import BatchPaused, BatchwrightError, CallerError
 from batchwright.library.results import Results
 from batchwright.runner.outcome import RunOutcome
 from batchwright.runner.report import EXIT_INTERRUPTED, EXIT_OUR_FAULT, EXIT_PAUSED
+from batchwright.runner.request import Delivery
 from batchwright.settings import Settings
 
 T = TypeVar("T")
@@ -68,7 +69,6 @@ class Options(TypedDict, total=False):
 
 
 _OF_THE_RUN = {
-    "output_format",
     "prompt",
     "system",
     "params",
@@ -76,13 +76,12 @@ _OF_THE_RUN = {
     "mixed_endpoints",
     "skip_invalid",
     "fresh",
-    "strict",
     "allow_unpriced",
     "on_gate",
     "metadata",
 }
 """What `Settings.to_request` takes; what is left are settings."""
-_OURS = {"output", "failed", "simulate", "raise_on_failure"}
+_OURS = {"output", "output_format", "failed", "strict", "simulate", "raise_on_failure"}
 
 
 def run(source: str | Path | Iterable[object], **options: Unpack[Options]) -> Results:
@@ -108,9 +107,13 @@ async def run_async(source: str | Path | Iterable[object], **options: Unpack[Opt
     output, failed = _path(given.get("output")), _path(given.get("failed"))
     request = found.to_request(
         source,
-        output=output,
-        failed_output=failed,
-        no_output=output is None and failed is None,
+        delivery=Delivery(
+            output=output,
+            output_format=given.get("output_format") or "",
+            failed_output=failed,
+            strict=bool(given.get("strict")),
+            nothing=output is None and failed is None,
+        ),
         **{name: value for name, value in given.items() if name in _OF_THE_RUN},
     )
     display = open_display(found.progress)
