@@ -30,7 +30,7 @@ def resume_command(batch: str, **given: Any) -> int:
       batchwright resume 3f9a --max-cost 20 --no-run
     """
     from batchwright import assemble
-    from batchwright.cli.running import finish, run_async, with_batches
+    from batchwright.cli.running import finish, run_to_end, with_batches
     from batchwright.ports.batches import Batches
     from batchwright.runner.progress import open_display
 
@@ -49,4 +49,4 @@ def resume_command(batch: str, **given: Any) -> int:
         return 0
     display = open_display(settings.progress)
     going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=settings.pace, display=display)
-    return finish(run_async(going_on, sends=True), as_json=given["as_json"])
+    return finish(run_to_end(going_on, sends=True), as_json=given["as_json"])

@@ -8,7 +8,7 @@ import click
 
 from batchwright.cli import options
 from batchwright.cli.preview import show_preview
-from batchwright.cli.running import add_endpoint_help, finish, run_async, typed_command
+from batchwright.cli.running import add_endpoint_help, finish, run_to_end, typed_command
 from batchwright.core.gate import OnGate
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _run(settings: Settings, request: RunRequest) -> RunOutcome:
     from batchwright import assemble
     from batchwright.runner.progress import open_display
 
-    return run_async(assemble.run(settings, request, display=open_display(settings.progress)), sends=True)
+    return run_to_end(assemble.run(settings, request, display=open_display(settings.progress)), sends=True)
 
 
 def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunRequest]:

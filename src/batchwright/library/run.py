@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from batchwright.core.errors import BatchPaused, BatchwrightError, CallerError
+from batchwright.fabric.own_process import fast_loop_factory
 from batchwright.library.results import Results
 from batchwright.runner.outcome import RunOutcome
 from batchwright.runner.report import EXIT_INTERRUPTED, EXIT_OUR_FAULT, EXIT_PAUSED
@@ -166,7 +166,7 @@ def _in_own_loop(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=fast_loop_factory()) as runner:
             return runner.run(begin())
     return _InThread(begin).result()
 
@@ -201,15 +201,7 @@ class _InThread(Generic[T]):
             return await self._begin()
 
         try:
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            with asyncio.Runner(loop_factory=fast_loop_factory()) as runner:
                 self._ended.append(runner.run(work()))
         except BaseException as error:
             self._error = error
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    if sys.platform == "win32":
-        return None
-    import uvloop
-
-    return uvloop.new_event_loop
