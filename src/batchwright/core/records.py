@@ -6,6 +6,8 @@ a row the later alone is needed and nothing is ever added up twice.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from batchwright.core.tenants import LOCAL_ACCOUNT
@@ -160,6 +162,13 @@ class InputRow(msgspec.Struct, array_like=True, gc=False):
     """1-based physical line (or CSV record) of the source; 0 where there is none."""
     model_prefix: str = ""
     """What was taken off the row's model name because it named a vendor of ours (`local/`); empty where nothing was."""
+
+
+class SegmentKey(NamedTuple):
+    """Which segment. Ordered; transactions touch segments in this order."""
+
+    batch_id: str
+    number: int
 
 
 class SegmentInput(msgspec.Struct, array_like=True, gc=False):
