@@ -19,8 +19,6 @@ from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.rate import Limits
 from batchwright.core.records import UNKNOWN
 
-__all__ = ["Answer", "Limits", "Vendor", "VendorCall", "Vendors"]
-
 
 class Answer(msgspec.Struct, gc=False):
     """How one attempt ended. The first twelve fields are also given by position (`vendors.classify`, where keywords
