@@ -106,7 +106,7 @@ class BatchRepricing:
             if found.record is not record:
                 if not changes or changes[-1].size + len(record.body) > CHANGE_BYTES:
                     changes.append(_Change())
-                self._add(changes[-1], (source, lane), (record, found.record))
+                self._add(changes[-1], source, lane, before=record, after=found.record)
         return changes
 
     def _decide(self, source: InputRow, lane: str, record: Record) -> Repriced:
@@ -123,10 +123,8 @@ class BatchRepricing:
         elif found.record.unpriced and found.verdict is not Verdict.BEYOND_REASON:
             self._usage_not_kept += 1
 
-    def _add(self, change: _Change, where: tuple[InputRow, str], records: tuple[Record, Record]) -> None:
+    def _add(self, change: _Change, source: InputRow, lane: str, *, before: Record, after: Record) -> None:
         """Adds a record with its differences, under the day and the names that its answer was counted under."""
-        source, lane = where
-        before, after = records
         cost_picousd = after.cost_picousd - before.cost_picousd
         unpriced, no_usage = after.unpriced - before.unpriced, after.no_usage - before.no_usage
         change.records.append(after)

@@ -206,11 +206,11 @@ def load(
                 raise
             found = endpoints.Endpoints(destinations=())
     values = {name: value for name in SETTINGS if (value := layers.lookup(ordered, name)) is not None}
-    return _settings(values, found, (ordered, variables))
+    return _settings(values, found, ordered, variables=variables)
 
 
 def _settings(
-    values: Mapping[str, Sourced[object]], found: endpoints.Endpoints, where: tuple[list[Layer], Variables]
+    values: Mapping[str, Sourced[object]], found: endpoints.Endpoints, ordered: list[Layer], *, variables: Variables
 ) -> Settings:
     def value(name: str, default: T) -> T:
         sourced = values.get(name)
@@ -233,7 +233,7 @@ def _settings(
         remedies=found.remedies,
         limits={
             entry.name: VendorLimits(rpm=entry.rpm, tpm=entry.tpm, concurrency=entry.concurrency)
-            for entry in endpoints.named_vendors(where[0]).values()
+            for entry in endpoints.named_vendors(ordered).values()
         },
         model=value("model", "") or _implied_model(found.destinations),
         concurrency=value("concurrency", 0),
@@ -253,7 +253,7 @@ def _settings(
         heartbeat_s=heartbeat_s,
         grace_s=value("grace", 30.0),
         sources={name: sourced.source for name, sourced in values.items()},
-        variables=where[1],
+        variables=variables,
     )
 
 

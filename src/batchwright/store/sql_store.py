@@ -83,11 +83,11 @@ class SqlStore:
 
     def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
         with self._connections.write() as connection:
-            workers.register(connection, worker, (host, pid), now_ms)
+            workers.register(connection, worker, host=host, pid=pid, now_ms=now_ms)
 
     def heartbeat(self, worker: WorkerId, now_ms: int, *, note: str = "", lanes: frozenset[str] = frozenset()) -> bool:
         with self._connections.write() as connection:
-            return workers.heartbeat(connection, worker, now_ms, (note, lanes))
+            return workers.heartbeat(connection, worker, now_ms=now_ms, note=note, lanes=lanes)
 
     def end_worker(self, worker: WorkerId, now_ms: int) -> None:
         with self._connections.write() as connection:
