@@ -189,15 +189,13 @@ class UsageLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRow:
-    """A worker as stored: where it runs, and when it was last heard of."""
+    """A worker that lives, as far as is known: where it runs, and when it was last heard of."""
 
     worker: WorkerId
     host: str
     pid: int
     started_at_ms: int
     heartbeat_ms: int
-    dead: bool
-    ended: bool
     note: str
     """For people: what the worker lacks (a key's variable) or waits for."""
     lanes: frozenset[str]

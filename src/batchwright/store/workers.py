@@ -107,8 +107,6 @@ def live(connection: Connection) -> list[WorkerRow]:
             pid=row.pid,
             started_at_ms=row.started_at_ms,
             heartbeat_ms=row.heartbeat_ms,
-            dead=bool(row.dead),
-            ended=bool(row.ended),
             note=row.note,
             lanes=frozenset(row.lanes.split("\n")) if row.lanes else frozenset(),
         )
