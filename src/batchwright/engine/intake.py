@@ -135,9 +135,7 @@ class Cutter:
         return [self._cut()] if self._rows else []
 
     def _cut(self) -> NewSegment:
-        segment = _segment(
-            self._rows, number=self._number, first_index=self._first_index, now_ms=self._now_ms()
-        )
+        segment = _segment(self._rows, number=self._number, first_index=self._first_index, now_ms=self._now_ms())
         self._number, self._first_index = self._number + 1, self._first_index + len(self._rows)
         self._rows, self._bytes = [], 0
         return segment
