@@ -129,7 +129,7 @@ def test_one_line_a_row_in_order_and_zero(machine: Machine) -> None:
 
 def test_a_guess_and_rows_without_a_model_are_told_before_they_are_sent(machine: Machine) -> None:
     (machine.folder / "t.csv").write_text("id,text\n1,good\n2,bad\n")
-    request = replace(machine.write(1), source=machine.folder / "t.csv", output=machine.folder / "out.csv")
+    request = replace(delivered(machine.write(1), output=machine.folder / "out.csv"), source=machine.folder / "t.csv")
     outcome = machine.run(request)
     taken_in, guess, unnamed = machine.display.said
     assert taken_in == f"{outcome.batch_id}: 2 rows taken in."
