@@ -9,6 +9,7 @@ import pytest
 from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import UsageError
 from batchwright.core.routes import find_route, find_way
+from batchwright.runner.request import Delivery
 from batchwright.settings import Origin, Settings
 from batchwright.settings.endpoints import may_have_key
 from batchwright.settings.sources import Source
@@ -377,10 +378,10 @@ def test_a_model_file_takes_every_row_unless_an_endpoint_is_named_too(tmp_path: 
 
 def test_to_request_carries_the_settings(tmp_path: Path) -> None:
     settings = Places(tmp_path).load({"base_url": URL, "model": "m", "rpm": "60", "timeout": "90s", "gate": False})
-    request = settings.to_request("rows.jsonl", params={"temperature": 0}, limit=3, strict=True)
+    request = settings.to_request("rows.jsonl", params={"temperature": 0}, limit=3, delivery=Delivery(strict=True))
     assert request.rows.destinations == settings.destinations
     assert (request.rows.model, request.rows.params, request.rows.limit) == ("m", {"temperature": 0}, 3)
-    assert (request.rpm, request.timeout_s, request.gate, request.strict) == (60, 90.0, False, True)
+    assert (request.pace.rpm, request.pace.timeout_s, request.gate, request.delivery.strict) == (60, 90.0, False, True)
     assert (request.max_attempts, request.max_cost_picousd) == (5, -1)
 
 

@@ -14,7 +14,7 @@ import pytest
 from batchwright.cli.params import read_params
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.errors import UsageError
-from batchwright.runner.request import RunRequest
+from batchwright.runner.request import Delivery, Pace, RunRequest
 from batchwright.settings import Settings, Transport
 from support.cli_machine import Invoke, Machine
 
@@ -46,24 +46,23 @@ def test_every_option_arrives(machine: Machine, invoke: Invoke, rows: Path) -> N
     settings, request = asked_of(machine)
     assert request == RunRequest(
         source="rows.jsonl",
-        output=Path("out.csv"),
-        output_format="openai",
-        failed_output=Path("failed.jsonl"),
+        delivery=Delivery(
+            output=Path("out.csv"),
+            output_format="openai",
+            failed_output=Path("failed.jsonl"),
+            strict=True,
+            command=("batchwright", *words),
+        ),
+        pace=Pace(concurrency=9, rpm=60, tpm=9000, timeout_s=120.0),
         rows=request.rows,
         skip_invalid=True,
         fresh=True,
-        strict=True,
-        concurrency=9,
-        rpm=60,
-        tpm=9000,
-        timeout_s=120.0,
         max_attempts=3,
         max_cost_picousd=1_500_000_000_000,
         allow_unpriced=True,
         deadline_s=7200.0,
         on_uncertain=OnUncertain.FAIL,
         gate=False,
-        command=("batchwright", *words),
     )
     assert (request.rows.model, request.rows.prompt, request.rows.system) == ("gpt", "{text}", "system")
     assert request.rows.params == {"top_p": 0.5, "max_tokens": 7, "temperature": 0.25}
@@ -75,7 +74,8 @@ def test_every_option_arrives(machine: Machine, invoke: Invoke, rows: Path) -> N
 def test_nothing_typed_is_the_default(machine: Machine, invoke: Invoke, rows: Path) -> None:
     assert invoke("run", "rows.jsonl").exit_code == 0
     _, request = asked_of(machine)
-    assert (request.output, request.gate, request.max_attempts, request.strict) == (None, True, 5, False)
+    assert (request.delivery.output, request.gate, request.max_attempts) == (None, True, 5)
+    assert request.delivery.strict is False
     assert request.rows.destinations == ()
 
 

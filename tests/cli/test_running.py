@@ -20,5 +20,5 @@ def test_an_interrupt_before_the_loop_is_there_leaves_no_complaint(monkeypatch: 
     begun = work()
     monkeypatch.setattr(asyncio, "Runner", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        running.run_async(begun)
+        running.run_to_end(begun)
     assert inspect.getcoroutinestate(begun) == inspect.CORO_CLOSED

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from batchwright.core.money import picousd_from_usd
-from batchwright.core.pricing import Price, Tier, cost_of, worst_case
+from batchwright.core.pricing import MAX_ANSWER_PICOUSD, Price, Tier, answer_cost, cost_of, worst_case
+from batchwright.core.records import UNKNOWN
 
 RATES = st.integers(0, 10**15)
 COUNTS = st.integers(0, 10**7)
@@ -55,6 +57,19 @@ def test_a_fee_for_each_request_comes_on_top() -> None:
     price = price_of("1", "1", request_picousd=5 * 10**9)
     assert cost_of(price, 1, 1, 0) == 5 * 10**9 + 2 * 10**6
     assert worst_case(price, 10, 1) == 5 * 10**9 + 11 * 10**6
+
+
+def test_a_count_that_was_not_sent_costs_nothing_of_its_own() -> None:
+    price = price_of("1", "1")
+    assert answer_cost(price, prompt_tokens=7, completion_tokens=UNKNOWN, cached_tokens=UNKNOWN) == 7 * 10**6
+
+
+def test_what_no_answer_can_cost_is_not_known_unless_nothing_is_charged() -> None:
+    counts = {"prompt_tokens": 0, "completion_tokens": 10**6, "cached_tokens": 0}
+    most = Price(price_id="test", input_rate=0, output_rate=MAX_ANSWER_PICOUSD, cached_rate=0)
+    assert answer_cost(most, **counts) == MAX_ANSWER_PICOUSD
+    assert answer_cost(msgspec.structs.replace(most, request_picousd=1), **counts) is None
+    assert answer_cost(msgspec.structs.replace(most, request_picousd=1, zero_rated=True), **counts) == 0
 
 
 @pytest.mark.parametrize(("tokens", "cost"), [(1, 0), (2, 1), (3, 2), (5, 2), (7, 4)])

@@ -9,7 +9,7 @@ import pytest
 
 from batchwright.core import row_map
 from batchwright.core.failures import FailureKind
-from batchwright.core.pricing import Price
+from batchwright.core.pricing import MAX_ANSWER_PICOUSD, Price
 from batchwright.core.records import UNKNOWN, Record
 from batchwright.core.repricing import Repriced, Verdict, reprice
 
@@ -18,7 +18,6 @@ INTERNAL = row_map.KIND_BYTES[FailureKind.INTERNAL]
 PRICE = Price(price_id="today", input_rate=2 * 10**6, output_rate=3 * 10**6, cached_rate=10**6)
 """2, 3 and 1 picousd a token."""
 FREE = Price(price_id="free", input_rate=0, output_rate=0, cached_rate=0, zero_rated=True)
-MOST = 1_000
 COST = 2 * 6 + 4 + 3 * 5
 """Of `answered`, at PRICE."""
 
@@ -38,7 +37,7 @@ def answered(**changes: object) -> Record:
 
 
 def ask(record: Record, price: Price | None = PRICE, *, every: bool = False, may_state_cost: bool = False) -> Repriced:
-    return reprice(record, price, every=every, most_picousd=MOST, may_state_cost=lambda: may_state_cost)
+    return reprice(record, price, every=every, may_state_cost=lambda: may_state_cost)
 
 
 def test_usage_without_a_price_is_priced() -> None:
@@ -79,7 +78,7 @@ def test_a_note_without_its_body_is_priced_only_if_no_other_attempt_can_be_meant
 def test_no_price_and_beyond_reason_leave_the_record() -> None:
     lacking = answered(unpriced=1)
     assert ask(lacking, None) == Repriced(verdict=Verdict.NO_PRICE, record=lacking)
-    dear = msgspec.structs.replace(PRICE, output_rate=10**9)
+    dear = msgspec.structs.replace(PRICE, output_rate=MAX_ANSWER_PICOUSD * 10**6)
     assert ask(lacking, dear) == Repriced(verdict=Verdict.BEYOND_REASON, record=lacking)
     # Priced beyond reason before, so that it counts as without a price although one was known.
     slip = answered(unpriced=1, price_id="slip")

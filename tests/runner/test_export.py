@@ -14,7 +14,7 @@ from batchwright.core.records import InputRow, Record
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.deliver import deliver
 from batchwright.runner.export import OutputFormat, export, format_of
-from batchwright.runner.intake import Interrupted
+from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.report import NOTHING_DONE
 from batchwright.runner.request import Delivery
 from batchwright.runner.seams import Seams

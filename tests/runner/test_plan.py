@@ -122,7 +122,7 @@ def test_the_command_that_goes_on_is_exact() -> None:
     equals = ("batchwright", "run", "r", "--max-cost=5")
     assert commands.with_cap(equals, cap) == "batchwright run r --max-cost 10.00"
     assert "10.00" in commands.with_cap((), cap)
-    delivery = Delivery(output=REQUEST.output, output_format="openai")
+    delivery = Delivery(output_format="openai")
     assert commands.export("batch_1", delivery) == "batchwright export batch_1 --format openai"
 
 

@@ -16,7 +16,7 @@ from batchwright.runner.live_progress import LiveProgress, panel
 from batchwright.runner.meter import Meter
 from batchwright.runner.plain_progress import PlainProgress
 from batchwright.runner.progress import open_display
-from batchwright.runner.progress_text import percent_text, plain_line, waiting_texts
+from batchwright.runner.progress_text import percent_text, plain_line, waiting_texts, work_line
 from batchwright.runner.seams import Snapshot
 from support.batch_samples import failed, ok, spec_of, status_of
 
@@ -170,3 +170,22 @@ def test_a_terminal_that_is_gone_fails_nothing(monkeypatch: pytest.MonkeyPatch) 
     display.say("a line")
     display.show(snapshot_of(RUNNING))
     display.close()
+
+
+@pytest.mark.parametrize(
+    ("view", "line"),
+    [
+        (view_of(), "0 answers so far; no rows to send"),
+        (view_of(retries=2), "0 answers so far, 0 in flight"),
+        (
+            view_of(
+                LaneView(lane="openai|KEY|m", in_flight=1_200, limit=2_000, waiting="rate limit"),
+                LaneView(lane="groq|KEY|m", in_flight=0, limit=16, waiting=""),
+                note="the variable KEY is not set here",
+            ),
+            "0 answers so far, 1,200 in flight; openai: rate limit; the variable KEY is not set here",
+        ),
+    ],
+)
+def test_a_worker_says_what_it_does_and_what_it_lacks(view: WorkerView, line: str) -> None:
+    assert work_line(view) == line

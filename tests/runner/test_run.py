@@ -57,9 +57,8 @@ class Machine:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         return RunRequest(
             source=path,
-            output=self.folder / "out.jsonl",
+            delivery=Delivery(output=self.folder / "out.jsonl", command=("batchwright", "run", name)),
             rows=RowOptions(destinations=(VENDOR,)),
-            command=("batchwright", "run", name),
         )
 
     def run(self, request: RunRequest) -> RunOutcome:
@@ -68,16 +67,15 @@ class Machine:
         return asyncio.run(self._run(request))
 
     async def _run(self, request: RunRequest) -> RunOutcome:
-        return await run(
-            request,
+        seams = Seams(
             batches=self.batches,
             workers=self.workers,
             display=self.display,
             clock=SteppedClock(),
-            chance=self.chance,
             locks=self.locks,
             interrupts=self.interrupts,
         )
+        return await run(request, seams, chance=self.chance)
 
     def stop_after_two(self, request: RunRequest) -> None:
         """A run that a person interrupts after two rows."""
@@ -98,6 +96,10 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
+
+
+def delivered(request: RunRequest, **changes: object) -> RunRequest:
+    return replace(request, delivery=replace(request.delivery, **changes))  # type: ignore[arg-type]
 
 
 def seams_of(machine: Machine) -> Seams:
@@ -127,7 +129,7 @@ def test_one_line_a_row_in_order_and_zero(machine: Machine) -> None:
 
 def test_a_guess_and_rows_without_a_model_are_told_before_they_are_sent(machine: Machine) -> None:
     (machine.folder / "t.csv").write_text("id,text\n1,good\n2,bad\n")
-    request = replace(machine.write(1), source=machine.folder / "t.csv", output=machine.folder / "out.csv")
+    request = replace(delivered(machine.write(1), output=machine.folder / "out.csv"), source=machine.folder / "t.csv")
     outcome = machine.run(request)
     taken_in, guess, unnamed = machine.display.said
     assert taken_in == f"{outcome.batch_id}: 2 rows taken in."
@@ -268,7 +270,7 @@ def test_whoever_ends_a_batch_without_a_file_is_told_of_export(
 
 
 def test_the_library_is_told_of_no_command(machine: Machine) -> None:
-    assert machine.run(replace(machine.write(2), no_output=True, command=())).closing == ()
+    assert machine.run(delivered(machine.write(2), nothing=True, command=())).closing == ()
 
 
 def test_failures_are_three_and_all_failed_is_four(machine: Machine) -> None:
@@ -276,7 +278,7 @@ def test_failures_are_three_and_all_failed_is_four(machine: Machine) -> None:
         return refused(row) if row == 1 else echo(row, input_row)
 
     machine.workers = ScriptedWorkers(machine.batches, answer)
-    request = replace(machine.write(3), failed_output=machine.folder / "failed.jsonl")
+    request = delivered(machine.write(3), failed_output=machine.folder / "failed.jsonl")
     outcome = machine.run(request)
     assert outcome.exit_code == 3
     assert "batchwright retry" in outcome.closing[-1]
@@ -290,10 +292,10 @@ def test_failures_are_three_and_all_failed_is_four(machine: Machine) -> None:
 
 def test_failed_rows_are_valid_input(machine: Machine) -> None:
     machine.workers = ScriptedWorkers(machine.batches, lambda row, _input: refused(row))
-    request = replace(machine.write(2), failed_output=machine.folder / "failed.jsonl")
+    request = delivered(machine.write(2), failed_output=machine.folder / "failed.jsonl")
     machine.run(request)
     machine.workers = ScriptedWorkers(machine.batches)
-    again = machine.run(replace(request, source=machine.folder / "failed.jsonl", failed_output=None))
+    again = machine.run(replace(delivered(request, failed_output=None), source=machine.folder / "failed.jsonl"))
     assert again.exit_code == 0
     bodies = [[row.body for row in batch.rows] for batch in machine.batches.batches.values()]
     assert bodies[0] == bodies[1]
@@ -303,7 +305,7 @@ def test_strict_counts_flagged_rows_as_failed(machine: Machine) -> None:
     machine.workers = ScriptedWorkers(machine.batches, lambda row, _input: flagged(row, Flag.TRUNCATED))
     request = machine.write(2)
     assert machine.run(request).exit_code == 0
-    assert machine.run(replace(request, strict=True)).exit_code == 4
+    assert machine.run(delivered(request, strict=True)).exit_code == 4
 
 
 def test_expired_keeps_the_answers_and_is_four(machine: Machine) -> None:
@@ -332,7 +334,7 @@ def test_skip_invalid_counts_them_as_failed_rows(machine: Machine) -> None:
     request = machine.write(3)
     with Path(str(request.source)).open("a") as file:
         file.write("not json\n\n")
-    outcome = machine.run(replace(request, skip_invalid=True, failed_output=machine.folder / "failed.jsonl"))
+    outcome = machine.run(replace(delivered(request, failed_output=machine.folder / "failed.jsonl"), skip_invalid=True))
     assert outcome.exit_code == 3
     assert "3 ok, 1 failed of 4" in outcome.text
     assert "adds up: 5 input lines - 1 blank = 4 rows = 3 ok + 1 failed = 4 written" in outcome.text
@@ -371,7 +373,7 @@ def test_a_second_run_watches_and_leaves_the_output_to_the_first(machine: Machin
                 batch.end(row, echo(row, batch.rows[row]))
 
     machine.display, machine.interrupts = Ending(), HandInterrupts()
-    outcome = asyncio.run(machine._run(replace(request, output=machine.folder / "second.jsonl")))
+    outcome = asyncio.run(machine._run(delivered(request, output=machine.folder / "second.jsonl")))
     assert "Process 4711 is running this" in machine.display.said[0]
     assert (outcome.exit_code, machine.workers.asked) == (0, asked)
     assert not (machine.folder / "second.jsonl").exists()
@@ -438,7 +440,11 @@ def test_another_option_is_named_before_it_starts_anew(machine: Machine) -> None
 def test_rows_with_the_same_text_are_rows_of_their_own(machine: Machine) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "Toss a coin."}]}
     outcome = machine.run(
-        RunRequest(source=[body] * 6, output=machine.folder / "out.jsonl", rows=RowOptions(destinations=(VENDOR,)))
+        RunRequest(
+            source=[body] * 6,
+            delivery=Delivery(output=machine.folder / "out.jsonl"),
+            rows=RowOptions(destinations=(VENDOR,)),
+        )
     )
     assert (outcome.exit_code, machine.workers.asked) == (0, [0, 1, 2, 3, 4, 5])
     assert len(machine.lines()) == 6
@@ -478,7 +484,7 @@ def test_tallies_that_lie_are_told_and_are_our_fault(machine: Machine) -> None:
 def test_an_output_that_cannot_be_written_keeps_the_answers(machine: Machine) -> None:
     folder = machine.folder / "gone"
     folder.mkdir()
-    request = replace(machine.write(2), output=folder / "out.jsonl")
+    request = delivered(machine.write(2), output=folder / "out.jsonl")
     machine.workers.before = lambda _batch, row: folder.rmdir() if row == 1 else None
     outcome = machine.run(request)
     assert outcome.exit_code == 1
@@ -491,14 +497,14 @@ def test_an_output_that_cannot_be_written_keeps_the_answers(machine: Machine) ->
 def test_an_output_that_cannot_be_is_refused_before_anything_is_sent(machine: Machine, name: str) -> None:
     request = machine.write(2)
     with pytest.raises(UsageError):
-        machine.run(replace(request, output=machine.folder / name))
+        machine.run(delivered(request, output=machine.folder / name))
     assert machine.batches.batches == {}
 
 
 def test_pace_goes_to_the_workers_and_not_into_identity(machine: Machine) -> None:
     request = machine.write(2)
-    machine.run(replace(request, concurrency=7))
-    machine.run(replace(request, concurrency=9, output=machine.folder / "other.jsonl"))
+    machine.run(replace(request, pace=Pace(concurrency=7)))
+    machine.run(replace(delivered(request, output=machine.folder / "other.jsonl"), pace=Pace(concurrency=9)))
     assert [pace.concurrency for pace in machine.workers.paces] == [7]
     assert len(machine.batches.batches) == 1
 

@@ -26,8 +26,7 @@ from batchwright.engine import intake
 from batchwright.engine.sender import Sender
 from batchwright.engine.worker import WorkerParts
 from batchwright.runner import export
-from batchwright.store import intake as stored_intake
-from batchwright.store import repricing, rounds
+from batchwright.store import dropping, repricing, rounds
 from batchwright.vendors.openai import OpenAIVendor
 
 LAYOUT = struct.Struct("=QQQ")
@@ -152,7 +151,7 @@ def _lay_around(watch: _Watch) -> None:
     watch.around(export, "_commit", "writing")
     watch.around(os, "replace", "rename")
     watch.around(rounds, "_step", "reopening step")
-    watch.around(stored_intake, "drop_step", "drop step")
+    watch.around(dropping, "step", "drop step")
     watch.around(repricing, "_count", "repricing sums")
     _watch_commits(watch)
 

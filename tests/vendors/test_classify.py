@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.rate import Limits
 from batchwright.core.records import UNKNOWN
 from batchwright.ports.http import FaultCause, HttpFault, HttpReply
-from batchwright.ports.vendor import Answer, Limits
+from batchwright.ports.vendor import Answer
 from batchwright.vendors.classify import classify
 from batchwright.vendors.profiles import build_profile, entries
 

@@ -14,7 +14,8 @@ from batchwright.core.errors import UsageError
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.wire.json_text import mend_surrogates
-from batchwright.wire.rows import CODES, KEPT_LINE_BYTES, RowDecoder
+from batchwright.wire.row_checks import CODES
+from batchwright.wire.rows import KEPT_LINE_BYTES, RowDecoder
 
 ANY = (Destination(vendor="any", base_url="http://vendor.invalid/v1"),)
 MESSAGES = [{"role": "user", "content": "hi"}]

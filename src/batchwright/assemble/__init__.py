@@ -33,16 +33,16 @@ from batchwright.prices.open import Pricer, open_prices
 from batchwright.runner import run as running
 from batchwright.runner.deliver import deliver
 from batchwright.runner.ended import EndedBatches
-from batchwright.runner.figures import plural
 from batchwright.runner.interrupts import interrupts_of_process
 from batchwright.runner.outcome import RunOutcome
+from batchwright.runner.progress_text import work_line
 from batchwright.runner.report import NOTHING_DONE
 from batchwright.runner.request import Delivery, Pace, RunRequest
 from batchwright.runner.seams import Display, HeldElsewhere, HeldLock, RunningWorkers, Seams
 from batchwright.runner.source import open_source
 from batchwright.settings import Settings
+from batchwright.store.file_locks import FileLocks
 from batchwright.store.open import open_store
-from batchwright.store.worker_lock import FileLocks
 from batchwright.vendors.registry import OpenVendors
 
 STORE_FILE = "batchwright.sqlite"
@@ -298,16 +298,7 @@ async def run(settings: Settings, request: RunRequest, *, display: Display) -> R
     _refuse_state_file(settings, request.delivery)
     async with _seams(settings, display) as (machine, seams):
         machine.find_price.load()
-        return await running.run(
-            request,
-            batches=seams.batches,
-            workers=seams.workers,
-            display=seams.display,
-            clock=seams.clock,
-            chance=machine.chance,
-            locks=seams.locks,
-            interrupts=seams.interrupts,
-        )
+        return await running.run(request, seams, chance=machine.chance)
 
 
 def _refuse_state_file(settings: Settings, delivery: Delivery) -> None:
@@ -385,13 +376,7 @@ async def _tell_of_work(
     while (view := worker.view()) is not None:
         for text in await ended.texts():
             say(text)
-        waiting = "; ".join(f"{lane.lane.split('|')[0]}: {lane.waiting}" for lane in view.lanes if lane.waiting)
-        if view.in_flight or view.retries_waiting:
-            text = f"{plural(view.answered, 'answer')} so far, {view.in_flight:,} in flight"
-        else:
-            text = f"{plural(view.answered, 'answer')} so far; no rows to send"
-        text += f"; {waiting}" if waiting else ""
-        text += f"; {view.note}" if view.note else ""
+        text = work_line(view)
         if text != told:
             say(text)
             told = text

@@ -118,7 +118,7 @@ def flush_streams() -> None:
 
 def fill_closed_streams() -> None:
     """Of a process that was started with stdin, stdout or stderr closed (`2>&-`). Their numbers would go to the next
-    files that are opened, and a library's complaint on "stderr" into one of those."""
+    files that are opened, and a library's complaint on "stderr" into one of those. First of all that a command does."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)

@@ -25,7 +25,7 @@ def export_command(batch: str, **given: Any) -> int:
       batchwright export 3f9a --format openai > output.jsonl
     """
     from batchwright import assemble
-    from batchwright.cli.running import finish, resolve, run_async
+    from batchwright.cli.running import finish, resolve, run_to_end
     from batchwright.runner.progress import open_display
 
     options.check_stdout(given, writes=True)
@@ -33,5 +33,5 @@ def export_command(batch: str, **given: Any) -> int:
     settings = options.load_settings(given)
     batch_id = resolve(settings, batch)
     display = open_display(settings.progress)
-    outcome = run_async(assemble.export(settings, batch_id, delivery=delivery, display=display))
+    outcome = run_to_end(assemble.export(settings, batch_id, delivery=delivery, display=display))
     return finish(outcome, as_json=given["as_json"])

@@ -92,7 +92,6 @@ class LazyGroup(click.Group):
             except SystemExit:
                 return exits.OK  # click ends so, with 1, when the reader of a help page has gone
 
-        exits.fill_closed_streams()
         code = exits.code_of_call(call)
         exits.flush_streams()
         raise SystemExit(code)

@@ -74,10 +74,10 @@ def create_command(
       batchwright keys create --name dashboard --scope read --expires 90d
     """
     from batchwright.assemble.keys import create_key
-    from batchwright.cli.running import run_async
+    from batchwright.cli.running import run_to_end
 
     chosen = [Scope(scope) for scope in scopes] or [Scope.SUBMIT, Scope.READ]
-    text, key = run_async(
+    text, key = run_to_end(
         create_key(
             options.load_settings({}, sends_rows=False),
             account=account,
@@ -102,9 +102,9 @@ def list_command() -> None:
       batchwright keys list | grep analytics
     """
     from batchwright.assemble.keys import list_keys
-    from batchwright.cli.running import run_async
+    from batchwright.cli.running import run_to_end
 
-    for key in run_async(list_keys(options.load_settings({}, sends_rows=False))):
+    for key in run_to_end(list_keys(options.load_settings({}, sends_rows=False))):
         click.echo(_line(key))
 
 
@@ -119,9 +119,9 @@ def revoke_command(key: str) -> None:
       batchwright keys revoke key_3f9a1c2b7d604e85
     """
     from batchwright.assemble.keys import revoke_key
-    from batchwright.cli.running import run_async
+    from batchwright.cli.running import run_to_end
 
-    revoked = run_async(revoke_key(options.load_settings({}, sends_rows=False), key))
+    revoked = run_to_end(revoke_key(options.load_settings({}, sends_rows=False), key))
     click.echo(f"{revoked.key_id} is revoked.", err=True)
 
 

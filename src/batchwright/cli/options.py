@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from batchwright.runner.request import Delivery, Pace
+    from batchwright.runner.request import Delivery
     from batchwright.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -237,12 +237,6 @@ def load_settings(options: Mapping[str, Any], *, sends_rows: bool = False) -> Se
 
     flags = {name: options[name] for name in SETTING_OPTIONS if options.get(name) is not None}
     return load(flags, simulate=bool(options.get("simulate")), sends_rows=sends_rows)
-
-
-def pace_of(settings: Settings) -> Pace:
-    from batchwright.runner.request import Pace
-
-    return Pace(concurrency=settings.concurrency, rpm=settings.rpm, tpm=settings.tpm, timeout_s=settings.timeout_s)
 
 
 def delivery_of(given: Mapping[str, Any], *, writes: bool) -> Delivery:

@@ -30,7 +30,7 @@ def resume_command(batch: str, **given: Any) -> int:
       batchwright resume 3f9a --max-cost 20 --no-run
     """
     from batchwright import assemble
-    from batchwright.cli.running import finish, run_async, with_batches
+    from batchwright.cli.running import finish, run_to_end, with_batches
     from batchwright.ports.batches import Batches
     from batchwright.runner.progress import open_display
 
@@ -47,6 +47,6 @@ def resume_command(batch: str, **given: Any) -> int:
     if given["no_run"]:
         say(f"{batch_id}: no pause stands any more.")
         return 0
-    display, pace = open_display(settings.progress), options.pace_of(settings)
-    going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=pace, display=display)
-    return finish(run_async(going_on, sends=True), as_json=given["as_json"])
+    display = open_display(settings.progress)
+    going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=settings.pace, display=display)
+    return finish(run_to_end(going_on, sends=True), as_json=given["as_json"])

@@ -33,7 +33,7 @@ def retry_command(batch: str, **given: Any) -> int:
       batchwright retry 3f9a --kind timeout --kind network --flag truncated
     """
     from batchwright import assemble
-    from batchwright.cli.running import finish, run_async, with_batches
+    from batchwright.cli.running import finish, run_to_end, with_batches
     from batchwright.core.batch_state import BatchState, PauseCause
     from batchwright.core.failures import FailureKind, Flag
     from batchwright.ports.batches import Batches, Selector
@@ -68,6 +68,6 @@ def retry_command(batch: str, **given: Any) -> int:
     if given["no_run"] or (not rows and delivery.nothing):
         return 0
     # With -o and no row to send the file is written all the same: an earlier retry may have died before it could.
-    display, pace = open_display(settings.progress), options.pace_of(settings)
-    going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=pace, display=display)
-    return finish(run_async(going_on, sends=True), as_json=given["as_json"])
+    display = open_display(settings.progress)
+    going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=settings.pace, display=display)
+    return finish(run_to_end(going_on, sends=True), as_json=given["as_json"])

@@ -114,10 +114,9 @@ def wanted_bytes(outcomes: Sequence[str], kinds: Sequence[str], flags: Sequence[
     from batchwright.core.errors import UsageError
     from batchwright.core.failures import FailureKind, Flag
 
-    closing = {row_map.KIND_BYTES[kind] for kind in row_map.CLOSING_KINDS}
     by_outcome = {
         "ok": row_map.SUCCESS_BYTES,
-        "failed": row_map.FAILURE_BYTES - closing,
+        "failed": row_map.FAILURE_BYTES - row_map.CLOSING_BYTES,
         "cancelled": {row_map.KIND_BYTES[FailureKind.CANCELLED]},
         "expired": {row_map.KIND_BYTES[FailureKind.EXPIRED]},
         "stopped": {row_map.KIND_BYTES[FailureKind.STOPPED]},

@@ -8,7 +8,7 @@ import click
 
 from batchwright.cli import options
 from batchwright.cli.preview import show_preview
-from batchwright.cli.running import add_endpoint_help, finish, run_async, typed_command
+from batchwright.cli.running import add_endpoint_help, finish, run_to_end, typed_command
 from batchwright.core.gate import OnGate
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _run(settings: Settings, request: RunRequest) -> RunOutcome:
     from batchwright import assemble
     from batchwright.runner.progress import open_display
 
-    return run_async(assemble.run(settings, request, display=open_display(settings.progress)), sends=True)
+    return run_to_end(assemble.run(settings, request, display=open_display(settings.progress)), sends=True)
 
 
 def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunRequest]:
@@ -99,6 +99,7 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
     from batchwright.cli.places import check_source, output_paths
     from batchwright.core.errors import UsageError
     from batchwright.runner.deliver import check_delivery, is_input
+    from batchwright.runner.request import Delivery
 
     check_source(source)
     if given.get("as_json") and is_input(None, source):
@@ -107,9 +108,13 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
     settings = options.load_settings({**given, "max_attempts": _attempts(given)}, sends_rows=True)
     request = settings.to_request(
         source,
-        output=output,
-        output_format=given.get("output_format") or "",
-        failed_output=failed,
+        delivery=Delivery(
+            output=output,
+            output_format=given.get("output_format") or "",
+            failed_output=failed,
+            strict=given.get("strict", False),
+            command=typed_command(),
+        ),
         params=read_params(given["params"], given["max_tokens"], given["temperature"]),
         prompt=given["prompt"] or "",
         system=given["system"] or "",
@@ -117,10 +122,8 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
         limit=given["limit"] or 0,
         skip_invalid=given.get("skip_invalid", False),
         fresh=given.get("fresh", False),
-        strict=given.get("strict", False),
         allow_unpriced=given.get("allow_unpriced", False),
         on_gate=_on_gate(given),
-        command=typed_command(),
     )
     check_delivery(request.delivery, source)
     return settings, request

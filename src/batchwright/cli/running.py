@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    import asyncio
-
     from batchwright.core.errors import BatchwrightError, Finding
     from batchwright.ports.batches import Batches
     from batchwright.runner.outcome import RunOutcome
@@ -25,22 +23,17 @@ def typed_command() -> tuple[str, ...]:
     return ("batchwright", *sys.argv[1:])
 
 
-def run_async(work: Coroutine[Any, Any, T], *, sends: bool = False) -> T:
-    """Runs it to its end. `sends`: on the fast loop and with flat memory, which pay where rows are sent."""
+def run_to_end(work: Coroutine[Any, Any, T], *, sends: bool = False) -> T:
+    """On a loop of its own. `sends`: on the fast one and with flat memory, which pay where rows are sent."""
     try:
         import asyncio
 
-        from batchwright.fabric.system import collect_seldom, keep_memory_flat
+        from batchwright.fabric.own_process import collect_seldom, fast_loop_factory, keep_memory_flat
 
-        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
         if sends:
             keep_memory_flat()
             collect_seldom()
-        if sends and sys.platform != "win32":
-            import uvloop
-
-            loop_factory = uvloop.new_event_loop
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
+        with asyncio.Runner(loop_factory=fast_loop_factory() if sends else None) as runner:
             return runner.run(work)
     finally:
         # An interrupt may have come before the loop was there; Python would complain of work that never began.
@@ -55,7 +48,7 @@ def with_batches(settings: Settings, ask: Callable[[Batches], Awaitable[T]]) -> 
         async with assemble.open_batches(settings) as batches:
             return await ask(batches)
 
-    return run_async(asked())
+    return run_to_end(asked())
 
 
 def resolve(settings: Settings, text: str) -> str:

@@ -29,9 +29,9 @@ def serve_command(host: str, port: int, no_work: bool, **given: Any) -> int:
     """
     from batchwright.assemble.service import ServeRequest, serve
     from batchwright.cli.exits import say
-    from batchwright.cli.running import run_async
+    from batchwright.cli.running import run_to_end
     from batchwright.server.service import Ceilings
 
     settings = options.load_settings(given)
     request = ServeRequest(host=host, port=port, works=not no_work, ceilings=Ceilings())
-    return run_async(serve(settings, request, say=say), sends=True)
+    return run_to_end(serve(settings, request, say=say), sends=True)

@@ -125,11 +125,11 @@ def _shown(cell: Cell, *, short: bool) -> str:
 def _widths(
     columns: Sequence[Column], rows: Sequence[Sequence[Cell]], kept: Sequence[int], *, short: bool = False
 ) -> list[int]:
-    return [
-        max([width_of(_heading(columns[place], short=short))]
-            + [width_of(_shown(row[place], short=short)) for row in rows])
-        for place in kept
-    ]  # fmt: skip
+    widths = []
+    for place in kept:
+        texts = [_heading(columns[place], short=short), *(_shown(row[place], short=short) for row in rows)]
+        widths.append(max(map(width_of, texts)))
+    return widths
 
 
 def _cut_widths(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchwright.cli import options
-from batchwright.cli.exits import say
+from batchwright.cli.exits import OK, REFUSED, say
 from batchwright.cli.preview import finding_json
 from batchwright.cli.run import make_request
 from batchwright.cli.running import endpoint_help_text
 
 if TYPE_CHECKING:
     from batchwright.runner.validation import ValidationReport
-
-OK, REFUSED = 0, 2
 
 
 @click.command(name="validate")

@@ -24,7 +24,7 @@ def watch_command(batch: str, **given: Any) -> int:
       batchwright watch 3f9a --progress plain
     """
     from batchwright import assemble
-    from batchwright.cli.running import finish, resolve, run_async, typed_command
+    from batchwright.cli.running import finish, resolve, run_to_end, typed_command
     from batchwright.runner.progress import open_display
     from batchwright.runner.request import Delivery
 
@@ -32,5 +32,5 @@ def watch_command(batch: str, **given: Any) -> int:
     batch_id = resolve(settings, batch)
     delivery = Delivery(strict=given["strict"], nothing=True, command=typed_command())
     display = open_display(settings.progress)
-    outcome = run_async(assemble.look_on(settings, batch_id, delivery=delivery, display=display))
+    outcome = run_to_end(assemble.look_on(settings, batch_id, delivery=delivery, display=display))
     return finish(outcome, as_json=given["as_json"])

@@ -30,9 +30,9 @@ def work_command(until_idle: bool, **given: Any) -> int:
       batchwright work --until-idle --progress plain
     """
     from batchwright import assemble
-    from batchwright.cli.running import run_async
+    from batchwright.cli.running import run_to_end
     from batchwright.runner.progress import open_display
 
     settings = options.load_settings(given)
     display = open_display(settings.progress)
-    return run_async(assemble.work(settings, until_idle=until_idle, display=display), sends=True)
+    return run_to_end(assemble.work(settings, until_idle=until_idle, display=display), sends=True)

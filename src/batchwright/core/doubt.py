@@ -24,11 +24,14 @@ from batchwright.core.records import Record, Tally
 POISON_DEATHS = 3
 """Deaths at which a row was all that its worker had out: from so many on it counts as their cause. Fewer, or a row that
 was the last of its segment alone, would blame rows for machines that are switched off at a bad moment."""
-
-
 SUSPECT_DEATHS = 5
 """Deaths at which a row was reserved, from which on it is sent alone. With fewer a few kills in a row would have
 hundreds of innocent rows sent one by one; the window of a segment, halved at each death, keeps them few until then."""
+
+MESSAGES: dict[FailureKind, str] = {
+    FailureKind.IN_DOUBT: "the worker ended while this row was out; whether it was answered and billed is not known",
+    FailureKind.WORKER_LOST: "this row was out alone each time its worker ended abruptly; it is not sent again",
+}
 
 
 class OnUncertain(StrEnum):
@@ -63,69 +66,69 @@ def resolve(
 ) -> Resolution:
     """Deals with every RESERVED row of a segment that was lost.
 
-    `last` has the latest record of rows that have one; `alone` says that the lost worker had a
-    single row reserved in all its segments, and here. A row that had a success before this
-    round (`previous_map`) and would end without one gets that success back, with the attempt added to its record.
+    `last` has the latest record of rows that have one; `alone` says that the lost worker had a single row reserved in
+    all its segments, and here. A row that had a success before this round (`previous_map`) and would end without one
+    gets that success back, with the attempt added to its record.
     """
     new_map = bytearray(lost_map)
     doubtful = [row for row, byte in enumerate(lost_map) if byte == row_map.RESERVED]
+    # Whoever allows one attempt wants no second one, whatever became of the first.
+    uses_attempt = alone or max_attempts == 1
     records: list[Record] = []
-    first: list[int] = []
     tally = Tally()
     for row in doubtful:
         before = last.get(row)
         base = before if before is not None else Record(row=row, byte=row_map.RESERVED, attempts=0, used=0)
-        # Whoever allows one attempt wants no second one, whatever became of the first.
-        uses = alone or max_attempts == 1
-        used = base.used + uses
-        deaths_alone = base.alone + alone
-        if deaths_alone >= POISON_DEATHS:
-            end = FailureKind.WORKER_LOST
-        elif policy is OnUncertain.FAIL or (uses and used >= max_attempts):
-            end = FailureKind.IN_DOUBT
-        else:
-            end = None
+        noted = _noted(base, alone=alone, uses_attempt=uses_attempt)
+        end = _end_of(noted, policy=policy, attempts_left=not uses_attempt or noted.used < max_attempts)
+        record = _moved(new_map, noted, end, previous=previous_map[row] if previous_map is not None else 0)
+        records.append(record)
         tally.attempts += 1
         tally.retries += 1 if base.used or base.rate_limits else 0
         tally.doubts += 1
         tally.possible_picousd += worst_picousd.get(row, 0)
-        previous = previous_map[row] if previous_map is not None else 0
-        if end is None:
-            row_map.clear(new_map, row)
-            first.append(row)
-            byte = row_map.PENDING
-        elif row_map.is_success(previous):
-            row_map.restore(new_map, row, previous)
-            byte = previous
-        else:
-            byte = row_map.KIND_BYTES[end]
-            row_map.finish(new_map, row, byte)
-        if byte != row_map.PENDING:
-            tally.counts[byte] = tally.counts.get(byte, 0) + 1
-        changes: dict[str, object] = {
-            "byte": byte,
-            "attempts": base.attempts + 1,
-            "used": used,
-            "doubts": base.doubts + 1,
-            "alone": deaths_alone,
-            "deaths": base.deaths + 1,
-        }
-        if end is not None and byte == row_map.KIND_BYTES[end]:
-            changes |= {"body": b"", "http_status": 0, "code": end.value, "message": MESSAGES[end]}
-        records.append(msgspec.structs.replace(base, **changes))
+        if record.byte != row_map.PENDING:
+            tally.counts[record.byte] = tally.counts.get(record.byte, 0) + 1
     return Resolution(
         row_map=bytes(new_map),
         records=records,
-        first=tuple(first),
+        first=tuple(row for row in doubtful if new_map[row] == row_map.PENDING),
         window=max(1, len(doubtful) // 2) if doubtful else 0,
         tally=tally,
     )
 
 
-MESSAGES: dict[FailureKind, str] = {
-    FailureKind.IN_DOUBT: "the worker ended while this row was out; whether it was answered and billed is not known",
-    FailureKind.WORKER_LOST: "this row was out alone each time its worker ended abruptly; it is not sent again",
-}
+def _noted(base: Record, *, alone: bool, uses_attempt: bool) -> Record:
+    """The row's record with one attempt in doubt, and one death, more."""
+    return msgspec.structs.replace(
+        base,
+        attempts=base.attempts + 1,
+        used=base.used + uses_attempt,
+        doubts=base.doubts + 1,
+        alone=base.alone + alone,
+        deaths=base.deaths + 1,
+    )
+
+
+def _end_of(noted: Record, *, policy: OnUncertain, attempts_left: bool) -> FailureKind | None:
+    """How the row ends; None: it is sent again."""
+    if noted.alone >= POISON_DEATHS:
+        return FailureKind.WORKER_LOST
+    return FailureKind.IN_DOUBT if policy is OnUncertain.FAIL or not attempts_left else None
+
+
+def _moved(new_map: bytearray, noted: Record, end: FailureKind | None, *, previous: int) -> Record:
+    """Moves the row's byte, and gives its record the same one. `previous`: what the row had before this round, or 0."""
+    row = noted.row
+    if end is None:
+        row_map.clear(new_map, row)
+        return msgspec.structs.replace(noted, byte=row_map.PENDING)
+    if row_map.is_success(previous):
+        row_map.restore(new_map, row, previous)
+        return msgspec.structs.replace(noted, byte=previous)
+    byte = row_map.KIND_BYTES[end]
+    row_map.finish(new_map, row, byte)
+    return msgspec.structs.replace(noted, byte=byte, body=b"", http_status=0, code=end.value, message=MESSAGES[end])
 
 
 def suspects(first: Sequence[int], records: Mapping[int, Record]) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ class Finding:
     line: int
     """1-based physical line (CSV: the line its record begins on; a list: the position plus one)."""
     code: str
-    """`invalid_json_line`, `duplicate_custom_id`, `url_mismatch`, ... (`wire.rows.CODES`)."""
+    """`invalid_json_line`, `duplicate_custom_id`, `url_mismatch`, ... (`wire.row_checks.CODES`)."""
     message: str
     """What was found and what was expected; without the line number."""
     param: str = ""

@@ -10,6 +10,9 @@ import msgspec
 
 RATE_TOKENS = 1_000_000
 """Rates are for so many tokens."""
+MAX_ANSWER_PICOUSD = 10**15
+"""A thousand USD. More for one answer is a slip, of a vendor or of a price table, and counts as not known: no bill is
+made of it, and some thousand such answers still fit a sum of 64 bits."""
 
 
 class Tier(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +52,14 @@ def cost_of(price: Price, prompt_tokens: int, completion_tokens: int, cached_tok
         (prompt_tokens - cached) * rates.input_rate + cached * rates.cached_rate + completion_tokens * rates.output_rate
     )
     return price.request_picousd + _rounded(scaled)
+
+
+def answer_cost(price: Price, *, prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> int | None:
+    """`cost_of` by counts as a vendor sends them (below 0: it sent none); None: beyond what one answer can cost."""
+    if price.zero_rated:
+        return 0
+    cost_picousd = cost_of(price, max(0, prompt_tokens), max(0, completion_tokens), max(0, cached_tokens))
+    return cost_picousd if cost_picousd <= MAX_ANSWER_PICOUSD else None
 
 
 def worst_case(price: Price, body_bytes: int, output_tokens: int) -> int | None:

@@ -6,8 +6,11 @@ a row the later alone is needed and nothing is ever added up twice.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
+from batchwright.core.endpoints import CHAT
 from batchwright.core.tenants import LOCAL_ACCOUNT
 
 UNKNOWN = -1
@@ -63,6 +66,13 @@ class Record(msgspec.Struct, array_like=True, gc=False):
     """Deaths of a worker in the present round at which this row was the only one it had reserved."""
     deaths: int = 0
     """Deaths of a worker in the present round at which this row was reserved, alone or not."""
+
+
+def known_picousd(record: Record | None) -> int | None:
+    """The known part of a row's cost; None where nothing of it is known. A row without a record has cost nothing."""
+    if record is None:
+        return 0
+    return None if not record.cost_picousd and (record.unpriced or record.no_usage) else record.cost_picousd
 
 
 class Tally(msgspec.Struct, kw_only=True, gc=False):
@@ -148,7 +158,7 @@ class InputRow(msgspec.Struct, array_like=True, gc=False):
     """The model name as the vendor gets it; empty for a row that names none."""
     lane: int = 0
     """Index into the segment's lanes (`SegmentInput.lanes`)."""
-    endpoint: str = "/chat/completions"
+    endpoint: str = CHAT
     """Path below the vendor's base URL, beginning with a slash, without a version (`core.endpoints`)."""
     output_tokens: int = 0
     """The row's own bound on output tokens, times `n`; 0 where it has none."""
@@ -160,6 +170,13 @@ class InputRow(msgspec.Struct, array_like=True, gc=False):
     """1-based physical line (or CSV record) of the source; 0 where there is none."""
     model_prefix: str = ""
     """What was taken off the row's model name because it named a vendor of ours (`local/`); empty where nothing was."""
+
+
+class SegmentKey(NamedTuple):
+    """Which segment. Ordered; transactions touch segments in this order."""
+
+    batch_id: str
+    number: int
 
 
 class SegmentInput(msgspec.Struct, array_like=True, gc=False):

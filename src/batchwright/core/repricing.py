@@ -23,7 +23,7 @@ import msgspec
 
 from batchwright.core import row_map
 from batchwright.core.failures import FailureKind
-from batchwright.core.pricing import Price, cost_of
+from batchwright.core.pricing import Price, answer_cost
 from batchwright.core.records import UNKNOWN, Record
 
 MOVED_BYTES = frozenset({row_map.KIND_BYTES[FailureKind.INTERNAL], row_map.KIND_BYTES[FailureKind.UNROUTABLE]})
@@ -67,13 +67,9 @@ class _Own(Enum):
     UNCLEAR = auto()
 
 
-def reprice(
-    record: Record, price: Price | None, *, every: bool, most_picousd: int, may_state_cost: Callable[[], bool]
-) -> Repriced:
-    """`price`: today's of the row's lane; `every`: also where a table's price is known; `most_picousd`: what an answer
-    costs at most. `may_state_cost` tells whether the vendor may have stated the stored answer's cost; asked only where
-    the numbers alone do not tell.
-    """
+def reprice(record: Record, price: Price | None, *, every: bool, may_state_cost: Callable[[], bool]) -> Repriced:
+    """`price`: today's of the row's lane; `every`: also where a table's price is known. `may_state_cost` tells whether
+    the vendor may have stated the stored answer's cost; asked only where the numbers alone do not tell."""
     own = _own_cost(record, may_state_cost)
     match own:
         case _Own.OTHER:
@@ -81,9 +77,9 @@ def reprice(
         case _Own.UNCLEAR:
             return Repriced(verdict=Verdict.UNCLEAR, record=record)
         case _Own.TABLE:
-            return _price_again(record, price if every else None, most_picousd)
+            return _price_again(record, price if every else None)
         case _Own.NO_PRICE | _Own.NO_USAGE:
-            return _price_first(record, price, (own is _Own.NO_USAGE, most_picousd))
+            return _price_first(record, price, lacks_usage=own is _Own.NO_USAGE)
         case _:
             assert_never(own)
 
@@ -104,14 +100,13 @@ def _own_cost(record: Record, may_state_cost: Callable[[], bool]) -> _Own:
     return _Own.NO_PRICE if has_usage else _Own.NO_USAGE
 
 
-def _price_first(record: Record, price: Price | None, what: tuple[bool, int]) -> Repriced:
-    lacks_usage, most_picousd = what
+def _price_first(record: Record, price: Price | None, *, lacks_usage: bool) -> Repriced:
     if price is None:
         return Repriced(verdict=Verdict.NO_USAGE if lacks_usage else Verdict.NO_PRICE, record=record)
     if lacks_usage and not price.zero_rated:
         return Repriced(verdict=Verdict.NO_USAGE, record=record)
     cost_picousd = _cost(price, record)
-    if cost_picousd > most_picousd:
+    if cost_picousd is None:
         return Repriced(verdict=Verdict.BEYOND_REASON, record=record)
     priced = msgspec.structs.replace(
         record,
@@ -123,11 +118,11 @@ def _price_first(record: Record, price: Price | None, what: tuple[bool, int]) ->
     return Repriced(verdict=Verdict.PRICED, record=priced)
 
 
-def _price_again(record: Record, price: Price | None, most_picousd: int) -> Repriced:
+def _price_again(record: Record, price: Price | None) -> Repriced:
     if price is None:
         return Repriced(verdict=Verdict.UNCHANGED, record=record)
     cost_picousd = _cost(price, record)
-    if cost_picousd > most_picousd:
+    if cost_picousd is None:
         return Repriced(verdict=Verdict.BEYOND_REASON, record=record)
     if (cost_picousd, price.price_id) == (record.cost_picousd, record.price_id):
         return Repriced(verdict=Verdict.UNCHANGED, record=record)
@@ -137,9 +132,10 @@ def _price_again(record: Record, price: Price | None, most_picousd: int) -> Repr
     return Repriced(verdict=Verdict.CHANGED, record=priced)
 
 
-def _cost(price: Price, record: Record) -> int:
-    if price.zero_rated:
-        return 0
-    counts = (record.prompt_tokens, record.completion_tokens, record.cached_tokens)
-    prompt, completion, cached = (max(0, count) for count in counts)
-    return cost_of(price, prompt, completion, cached)
+def _cost(price: Price, record: Record) -> int | None:
+    return answer_cost(
+        price,
+        prompt_tokens=record.prompt_tokens,
+        completion_tokens=record.completion_tokens,
+        cached_tokens=record.cached_tokens,
+    )

@@ -67,6 +67,8 @@ NEVER_SENDABLE = frozenset({KIND_BYTES[FailureKind.INVALID_ROW], KIND_BYTES[Fail
 RETRIED_BYTES = FAILURE_BYTES - NEVER_SENDABLE
 """What a retry without a selector reopens: every row without success that can be sent."""
 CLOSING_KINDS = frozenset({FailureKind.CANCELLED, FailureKind.EXPIRED, FailureKind.STOPPED})
+CLOSING_BYTES = frozenset(KIND_BYTES[kind] for kind in CLOSING_KINDS)
+"""Ended from outside: what the row's record says is how an attempt ended before that, if there was one."""
 
 
 class IllegalMove(Exception):

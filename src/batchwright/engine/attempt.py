@@ -14,7 +14,7 @@ from batchwright.core import row_map
 from batchwright.core.failures import KINDS, FailureKind, LaneSignal
 from batchwright.core.gate import GateVerdict
 from batchwright.core.lanes import LaneEnd
-from batchwright.core.pricing import cost_of
+from batchwright.core.pricing import answer_cost
 from batchwright.core.records import UNKNOWN, InputRow, Record, UsageKey, UsageSum
 from batchwright.core.retry import Decision, decide
 from batchwright.engine.desk import BatchLine, LaneDesk
@@ -23,8 +23,6 @@ from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.vendor import Answer, VendorCall
 
 DAY_MS = 86_400_000
-MAX_ROW_PICOUSD = 10**15
-"""A thousand USD for one attempt."""
 GATE_MESSAGE_CHARS = 300
 """Of the vendor's own sentence, in the reason why a gate shut."""
 
@@ -189,11 +187,13 @@ class Attempts:
             return 0, 0, 1 if _was_answered(answer) or answer.completion_tokens != UNKNOWN else 0
         if desk.price is None:
             return 0, 1, 0
-        counts = (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens)
-        prompt, completion, cached = (max(0, count) for count in counts)
-        cost_picousd = cost_of(desk.price, prompt, completion, cached)
-        # Beyond reason is not known: one vendor's slip must not be a bill, nor pass what 64 bits can hold.
-        return (cost_picousd, 0, 0) if cost_picousd <= MAX_ROW_PICOUSD else (0, 1, 0)
+        cost_picousd = answer_cost(
+            desk.price,
+            prompt_tokens=answer.prompt_tokens,
+            completion_tokens=answer.completion_tokens,
+            cached_tokens=answer.cached_tokens,
+        )
+        return (cost_picousd, 0, 0) if cost_picousd is not None else (0, 1, 0)
 
     def _record(self, attempt: Attempt, answer: Answer, base: Record, now: tuple[float, int]) -> Record:
         """`now` is (loop seconds, milliseconds since the epoch)."""

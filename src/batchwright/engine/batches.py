@@ -27,8 +27,6 @@ FIRST_SUBMIT_WAIT_S = 10.0
 """So long a second submit with an idempotency key waits for the first to be durable."""
 LOOK_AGAIN_S = 0.05
 
-CLOSED_BYTES = frozenset(row_map.KIND_BYTES[kind] for kind in row_map.CLOSING_KINDS)
-
 
 class StoreBatches:
     """`is_live` tells whether some live process takes a batch in or works on it."""
@@ -308,6 +306,7 @@ def views_of(segment: SegmentView, *, start: int, wanted: frozenset[int] | None)
     assert segment.input is not None
     find_record = segment.records.get
     first = segment.first_index
+    closing = row_map.CLOSING_BYTES
     # One comprehension: a call a row would cost as much as the row's view.
     return [
         RowView(
@@ -315,7 +314,7 @@ def views_of(segment: SegmentView, *, start: int, wanted: frozenset[int] | None)
             byte=byte,
             record=find_record(position),
             input=row,
-            may_have_been_sent=byte in CLOSED_BYTES and _may_have_been_sent(segment, position),
+            may_have_been_sent=byte in closing and _may_have_been_sent(segment, position),
         )
         for position, (row, byte) in enumerate(zip(segment.input.rows, segment.row_map, strict=True))
         if first + position >= start and (wanted is None or byte in wanted)

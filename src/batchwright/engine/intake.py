@@ -135,14 +135,13 @@ class Cutter:
         return [self._cut()] if self._rows else []
 
     def _cut(self) -> NewSegment:
-        segment = _segment(self._rows, (self._number, self._first_index), self._now_ms())
+        segment = _segment(self._rows, number=self._number, first_index=self._first_index, now_ms=self._now_ms())
         self._number, self._first_index = self._number + 1, self._first_index + len(self._rows)
         self._rows, self._bytes = [], 0
         return segment
 
 
-def _segment(sources: Sequence[SourceRow], place: tuple[int, int], now_ms: int) -> NewSegment:
-    """`place` is (the segment's number, its first row's request_index)."""
+def _segment(sources: Sequence[SourceRow], *, number: int, first_index: int, now_ms: int) -> NewSegment:
     lanes: dict[str, int] = {}
     byte_map = bytearray(len(sources))
     records: list[Record] = []
@@ -151,11 +150,11 @@ def _segment(sources: Sequence[SourceRow], place: tuple[int, int], now_ms: int) 
             source.row.lane = lanes.setdefault(source.lane, len(lanes))
         else:
             byte_map[position] = byte = _byte_of(source.finding)
-            records.append(_refusal(source.finding, (position, byte), now_ms))
+            records.append(_refusal(source.finding, row=position, byte=byte, now_ms=now_ms))
     custom_ids = [source.row.custom_id for source in sources]
     return NewSegment(
-        number=place[0],
-        first_index=place[1],
+        number=number,
+        first_index=first_index,
         row_map=bytes(byte_map),
         input=pack_input(SegmentInput(lanes=list(lanes), rows=[source.row for source in sources])),
         lane_set="\n".join(sorted(lanes)),
@@ -168,11 +167,11 @@ def _byte_of(finding: Finding) -> int:
     return _UNROUTABLE if finding.code == FailureKind.UNROUTABLE.value else _INVALID
 
 
-def _refusal(finding: Finding, place: tuple[int, int], now_ms: int) -> Record:
-    """The record of a row that ended when it came in; `place` is (its position in the segment, its byte)."""
+def _refusal(finding: Finding, *, row: int, byte: int, now_ms: int) -> Record:
+    """The record of a row that ended when it came in; `row` is its position in the segment."""
     return Record(
-        row=place[0],
-        byte=place[1],
+        row=row,
+        byte=byte,
         attempts=0,
         used=0,
         code=finding.code,

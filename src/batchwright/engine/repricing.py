@@ -13,7 +13,6 @@ from batchwright.core.batch_state import derive
 from batchwright.core.errors import InUse, WrongState
 from batchwright.core.records import InputRow, Record, Tally, UsageKey, UsageSum
 from batchwright.core.repricing import Repriced, Verdict, reprice
-from batchwright.engine.attempt import MAX_ROW_PICOUSD
 from batchwright.engine.bounds import lane_prices
 from batchwright.engine.floor import FindPrice, destination_of
 from batchwright.engine.writer import Writer
@@ -107,7 +106,7 @@ class BatchRepricing:
             if found.record is not record:
                 if not changes or changes[-1].size + len(record.body) > CHANGE_BYTES:
                     changes.append(_Change())
-                self._add(changes[-1], (source, lane), (record, found.record))
+                self._add(changes[-1], source, lane, before=record, after=found.record)
         return changes
 
     def _decide(self, source: InputRow, lane: str, record: Record) -> Repriced:
@@ -115,13 +114,7 @@ class BatchRepricing:
             destination = destination_of(LaneKey.parse(lane), self._batch.spec.destinations)
             return self._parts.may_state_cost(destination, source.endpoint, record.body)
 
-        return reprice(
-            record,
-            self._price_of(lane),
-            every=self._every,
-            most_picousd=MAX_ROW_PICOUSD,
-            may_state_cost=may_state_cost,
-        )
+        return reprice(record, self._price_of(lane), every=self._every, may_state_cost=may_state_cost)
 
     def _count(self, found: Repriced, source: InputRow) -> None:
         self._verdicts[found.verdict] += 1
@@ -130,10 +123,8 @@ class BatchRepricing:
         elif found.record.unpriced and found.verdict is not Verdict.BEYOND_REASON:
             self._usage_not_kept += 1
 
-    def _add(self, change: _Change, where: tuple[InputRow, str], records: tuple[Record, Record]) -> None:
+    def _add(self, change: _Change, source: InputRow, lane: str, *, before: Record, after: Record) -> None:
         """Adds a record with its differences, under the day and the names that its answer was counted under."""
-        source, lane = where
-        before, after = records
         cost_picousd = after.cost_picousd - before.cost_picousd
         unpriced, no_usage = after.unpriced - before.unpriced, after.no_usage - before.no_usage
         change.records.append(after)

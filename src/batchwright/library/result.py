@@ -9,7 +9,7 @@ from typing import Any
 from batchwright.core import row_map
 from batchwright.core.failures import KINDS, FailureKind, Flag
 from batchwright.core.money import PICO
-from batchwright.core.records import UNKNOWN, Record
+from batchwright.core.records import UNKNOWN, Record, known_picousd
 from batchwright.core.rows import RowView
 from batchwright.wire.json_text import read_value
 from batchwright.wire.reply import read_reply
@@ -114,8 +114,5 @@ def _known(count: int) -> int | None:
 
 
 def _cost_of(record: Record | None) -> Decimal | None:
-    if record is None:
-        return Decimal(0)
-    if not record.cost_picousd and (record.unpriced or record.no_usage):
-        return None
-    return Decimal(record.cost_picousd) / PICO
+    picousd = known_picousd(record)
+    return None if picousd is None else Decimal(picousd) / PICO

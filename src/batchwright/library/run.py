@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
@@ -12,9 +11,11 @@ from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from batchwright.core.errors import BatchPaused, BatchwrightError, CallerError
+from batchwright.fabric.own_process import fast_loop_factory
 from batchwright.library.results import Results
 from batchwright.runner.outcome import RunOutcome
 from batchwright.runner.report import EXIT_INTERRUPTED, EXIT_OUR_FAULT, EXIT_PAUSED
+from batchwright.runner.request import Delivery
 from batchwright.settings import Settings
 
 T = TypeVar("T")
@@ -68,7 +69,6 @@ class Options(TypedDict, total=False):
 
 
 _OF_THE_RUN = {
-    "output_format",
     "prompt",
     "system",
     "params",
@@ -76,13 +76,12 @@ _OF_THE_RUN = {
     "mixed_endpoints",
     "skip_invalid",
     "fresh",
-    "strict",
     "allow_unpriced",
     "on_gate",
     "metadata",
 }
 """What `Settings.to_request` takes; what is left are settings."""
-_OURS = {"output", "failed", "simulate", "raise_on_failure"}
+_OURS = {"output", "output_format", "failed", "strict", "simulate", "raise_on_failure"}
 
 
 def run(source: str | Path | Iterable[object], **options: Unpack[Options]) -> Results:
@@ -108,9 +107,13 @@ async def run_async(source: str | Path | Iterable[object], **options: Unpack[Opt
     output, failed = _path(given.get("output")), _path(given.get("failed"))
     request = found.to_request(
         source,
-        output=output,
-        failed_output=failed,
-        no_output=output is None and failed is None,
+        delivery=Delivery(
+            output=output,
+            output_format=given.get("output_format") or "",
+            failed_output=failed,
+            strict=bool(given.get("strict")),
+            nothing=output is None and failed is None,
+        ),
         **{name: value for name, value in given.items() if name in _OF_THE_RUN},
     )
     display = open_display(found.progress)
@@ -163,7 +166,7 @@ def _in_own_loop(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=fast_loop_factory()) as runner:
             return runner.run(begin())
     return _InThread(begin).result()
 
@@ -198,15 +201,7 @@ class _InThread(Generic[T]):
             return await self._begin()
 
         try:
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            with asyncio.Runner(loop_factory=fast_loop_factory()) as runner:
                 self._ended.append(runner.run(work()))
         except BaseException as error:
             self._error = error
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    if sys.platform == "win32":
-        return None
-    import uvloop
-
-    return uvloop.new_event_loop

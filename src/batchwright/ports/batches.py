@@ -53,6 +53,8 @@ class Selector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
+    """A batch that is to be: its id is the caller's, fresh and random, so that it can be locked before it exists."""
+
     batch_id: str
     spec: BatchSpec
     deadline_s: float = 0.0
@@ -109,7 +111,8 @@ Rows = Iterable[Sequence[SourceRow]] | AsyncIterable[Sequence[SourceRow]]
 
 
 class Batches(Protocol):
-    """The batches of one account: another's do not exist for it."""
+    """The batches of one account: another's do not exist for it. `batch_id` is a full id (`resolve` makes one); every
+    method that takes one raises NoSuchBatch, and any of them StoreError."""
 
     async def submit(self, submit: Submit, rows: Rows) -> Submitted:
         """Takes the rows in, a chunk at a time; returns when the batch is durable and claimable. If `rows` raises, the
@@ -118,7 +121,8 @@ class Batches(Protocol):
         Raises KeyReused if the idempotency key stands for another request, InUse if that one is still being taken in.
         """
 
-    async def status(self, batch_id: str) -> BatchStatus: ...
+    async def status(self, batch_id: str) -> BatchStatus:
+        """How it stands now. Cheap: asked several times a second while a batch is watched."""
 
     async def resolve(self, text: str) -> str:
         """A full id from a unique prefix (with or without `batch_`), or `@last`. Raises NoSuchBatch."""
@@ -142,7 +146,8 @@ class Batches(Protocol):
         for no more than is needed reads at half the cost.
         """
 
-    async def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]: ...
+    async def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
+        """The request_index of its rows with this very custom_id, ascending; empty: none has it."""
 
     async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
         """Begins a new round; returns how many rows it has. Raises WrongState unless terminal."""
@@ -172,4 +177,6 @@ class Batches(Protocol):
         steps: broken off, it is gone all the same, and the next opening of the store does the rest. Raises WrongState
         unless the batch has ended, InUse while another process writes its answers."""
 
-    async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]: ...
+    async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]:
+        """Over all batches, deleted ones too, in the order of the keys. `since_day`: this UTC day, `YYYY-MM-DD`, and
+        later; empty: all."""

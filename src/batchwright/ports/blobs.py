@@ -11,9 +11,11 @@ from typing import Protocol
 
 
 class Blobs(Protocol):
-    def put(self, key: str, data: bytes) -> None: ...
+    def put(self, key: str, data: bytes) -> None:
+        """`key` must be new."""
 
     def get(self, key: str) -> bytes:
         """Raises KeyError for a key that was never put, or was deleted."""
 
-    def delete(self, keys: Sequence[str]) -> None: ...
+    def delete(self, keys: Sequence[str]) -> None:
+        """Those that exist; the others are passed over."""

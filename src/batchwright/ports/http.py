@@ -55,7 +55,8 @@ class HttpFlight(Protocol):
 class HttpTarget(Protocol):
     """A URL with fixed headers: everything of a request that does not change from row to row, encoded once."""
 
-    def send(self, body: bytes, on_end: Callable[[HttpEnd], None]) -> HttpFlight: ...
+    def send(self, body: bytes, on_end: Callable[[HttpEnd], None]) -> HttpFlight:
+        """Begins one request. Raises nothing for what the other side does: that is the end `on_end` is told."""
 
 
 class HttpClient(Protocol):
@@ -67,6 +68,8 @@ class HttpClient(Protocol):
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds, each from the moment its phase begins: dialling with its handshake; the request written."""
+
     connect_s: float = 10.0
     first_byte_s: float = 600.0
     total_s: float = 900.0

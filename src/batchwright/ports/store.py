@@ -12,6 +12,8 @@ What must hold at every commit, for the present round of every batch:
     batch.segments_open     =  segments with open > 0;  a batch is settled exactly when that is 0 and intake is closed
     cost of a batch         =  sum over its rows' last records of `cost_picousd`  (orphan spend stands beside it)
 
+What goes to and fro at a checkpoint stands in `ports.checkpoint`; all names of the contract are imported from here.
+
 Errors: NoSuchBatch, WrongState, StoreError (`core.errors`). A stale epoch is not an error: the segment's key comes
 back in `CheckpointResult.lost`.
 """
@@ -19,23 +21,48 @@ back in `CheckpointResult.lost`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.batch_state import BatchFacts, Pause, PauseCause
 from batchwright.core.failures import FailureKind
-from batchwright.core.records import Record, SegmentInput, Tally, UsageKey, UsageSum
+from batchwright.core.records import Record, SegmentInput, SegmentKey, Tally, UsageKey, UsageSum
 from batchwright.core.tenants import LOCAL, Tenant
 from batchwright.core.worker_id import WorkerId
+from batchwright.ports.checkpoint import (
+    AllowanceRequest,
+    BatchSignals,
+    Checkpoint,
+    CheckpointResult,
+    ClaimedSegment,
+    ClaimRequest,
+    SegmentChange,
+)
 from batchwright.ports.keys import Keys
 
-
-class SegmentKey(NamedTuple):
-    """Which segment. Ordered; transactions touch segments in this order."""
-
-    batch_id: str
-    number: int
+__all__ = [
+    "AllowanceRequest",
+    "BatchRow",
+    "BatchSignals",
+    "Checkpoint",
+    "CheckpointResult",
+    "ClaimRequest",
+    "ClaimedSegment",
+    "Idempotency",
+    "IdempotentBatch",
+    "LanePause",
+    "NewBatch",
+    "NewSegment",
+    "Reopened",
+    "SegmentChange",
+    "SegmentKey",
+    "SegmentRepricing",
+    "SegmentView",
+    "Store",
+    "UsageLine",
+    "WorkerRow",
+]
 
 
 # ---------------------------------------------------------------------------------------------------------- intake
@@ -75,6 +102,8 @@ class IdempotentBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBatch:
+    """A batch as it is created: what it was submitted with, and who takes its rows in."""
+
     batch_id: str
     tenant: Tenant = LOCAL
     spec: BatchSpec
@@ -85,139 +114,6 @@ class NewBatch:
     """Whoever takes the rows in; while `accepting`, an owner that is proved dead lets the intake be swept."""
     idempotency: Idempotency | None = None
     """Kept for a day with the batch, from its first transaction on."""
-
-
-# ----------------------------------------------------------------------------------------------- claim, checkpoint
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
-    """Asks for segments. Claims are the last step of a checkpoint's transaction, or of an otherwise empty one.
-
-    Claimable: state waiting (or parked with `not_before_ms` passed, or lost with its worker), batch neither accepting,
-    reopening, cancelled, expired nor paused. Order: oldest batch first round robin between batches, oldest segment of a
-    batch first, segments whose earlier holder was lost before all others of their batch.
-    """
-
-    limit: int
-    batch_id: str = ""
-    """Only this batch; empty: any."""
-    exclude: frozenset[tuple[str, str]] = frozenset()
-    """(batch_id, lane_set) pairs that cannot send now: their segments are left alone."""
-    max_bytes: int = 0
-    """Stop claiming when the claimed inputs pass this size; the first is always given. 0: no bound."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedSegment:
-    """A segment this worker now holds. Rows that a lost lease left in doubt have been dealt with (`core.doubt`)."""
-
-    key: SegmentKey
-    epoch: int
-    round: int
-    first_index: int
-    row_map: bytes
-    previous_map: bytes | None
-    previous_records: dict[int, Record]
-    """The record each reopened row had at the end of the round before; empty in round 0."""
-    records: dict[int, Record]
-    """The latest record of each row that has one in this round (notes of rows to be tried again)."""
-    input: SegmentInput
-    input_bytes: int
-    first: tuple[int, ...]
-    """Rows to send before the others."""
-    window: int
-    """At most so many rows reserved at once while no outcome has been checkpointed; 0: no such bound."""
-    suspects: tuple[int, ...]
-    """Those of `first` that are to be out alone, the most suspect first (`core.doubt`)."""
-    lane_set: str
-    resolved: Tally
-    """What the claim itself added to this worker's tally for rows in doubt."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentChange:
-    """What one worker's checkpoint says of one segment it holds."""
-
-    key: SegmentKey
-    epoch: int
-    row_map: bytes
-    """The whole new map: reservations, ends and rows cleared since the last checkpoint."""
-    records: bytes = b""
-    """`wire.frames.pack_records` of records made since the last checkpoint; empty when there are none."""
-    tally: Tally = field(default_factory=Tally)
-    """Deltas; left out with the segment if it was lost."""
-    usage: dict[UsageKey, UsageSum] = field(default_factory=dict)
-    """Deltas; left out with the segment if it was lost."""
-    outcomes: int = 0
-    """How many of the records are ends; above 0 sets the segment's deaths to 0 and lifts its window."""
-    orphan_picousd: int = 0
-    """Known cost within `tally`: what is counted as orphan spend if the segment turns out to be lost."""
-    release: str = ""
-    """Empty: held on. `waiting`: given back. `parked`: given back, not before `not_before_ms`."""
-    not_before_ms: int = 0
-    closed_as: FailureKind | None = None
-    """CANCELLED, EXPIRED or STOPPED: the worker closes the segment; its open rows read as that (or as before). The
-    store adds their counts to the worker's tally."""
-    lane_set: str = ""
-    """With a release: the lanes of the rows that are still open, where that is fewer than before; empty: unchanged."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllowanceRequest:
-    """Asks for budget of a capped batch, or (negative) gives some back."""
-
-    batch_id: str
-    picousd: int
-    minimum_picousd: int = 0
-    """Give at least this or nothing; what is given is never more than what the cap leaves."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """Everything a worker makes durable at once. At most 8 MiB of records, unless a single one is larger."""
-
-    worker: WorkerId
-    number: int
-    """One more than the last that landed; `Store.checkpoint_number` tells later whether this one did."""
-    now_ms: int
-    segments: Sequence[SegmentChange] = ()
-    spent: dict[str, int] = field(default_factory=dict)
-    """By batch: picousd that left this worker's allowance since the last checkpoint because the attempts ended, whose
-    known cost is in the segments' tallies. Not fenced."""
-    claim: ClaimRequest | None = None
-    allowances: Sequence[AllowanceRequest] = ()
-    pauses: Sequence[tuple[str, Pause]] = ()
-    """(batch_id, pause) facts to write, if the batch has open rows; a later one of the same cause replaces nothing."""
-    gate_passed: Sequence[str] = ()
-    """Batches whose gate was passed in their present round."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSignals:
-    """What a worker must know of a batch it holds segments of."""
-
-    batch_id: str
-    round: int
-    closing: FailureKind | None
-    """CANCELLED, EXPIRED or STOPPED once asked for: stop sending, let what is out finish, close the segments."""
-    paused: bool
-    deadline_ms: int
-    settled: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointResult:
-    lost: frozenset[SegmentKey] = frozenset()
-    """Segments whose epoch is no longer this worker's: nothing of them was written but the orphan spend."""
-    claimed: Sequence[ClaimedSegment] = ()
-    signals: dict[str, BatchSignals] = field(default_factory=dict)
-    """Of every batch named by a held or claimed segment, and of the one that the claim asked for alone: its worker
-    may never get a segment of it, and has to learn that it has ended or is paused."""
-    allowances: dict[str, int] = field(default_factory=dict)
-    """Picousd given, by batch; 0: the cap leaves less than the minimum."""
-    settled: Sequence[str] = ()
-    """Batches that this transaction settled."""
 
 
 # --------------------------------------------------------------------------------------------------------- reading
@@ -285,19 +181,21 @@ class SegmentRepricing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageLine:
+    """What all workers together used under one key."""
+
     key: UsageKey
     sum: UsageSum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRow:
+    """A worker that lives, as far as is known: where it runs, and when it was last heard of."""
+
     worker: WorkerId
     host: str
     pid: int
     started_at_ms: int
     heartbeat_ms: int
-    dead: bool
-    ended: bool
     note: str
     """For people: what the worker lacks (a key's variable) or waits for."""
     lanes: frozenset[str]
@@ -316,6 +214,8 @@ class LanePause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopened:
+    """What a new round has, in rows and in segments, and its number."""
+
     rows: int
     segments: int
     round: int
@@ -371,12 +271,14 @@ class Store(Keys, Protocol):
         """The last checkpoint of this worker that landed; asked when a commit's reply was lost."""
 
     # lanes and pauses --------------------------------------------------------------------------------------------
-    def pause_lane(self, pause: LanePause) -> None: ...
+    def pause_lane(self, pause: LanePause) -> None:
+        """Writes the lane's pause, in place of one it has."""
 
     def clear_lane(self, lane: str) -> None:
         """Removes the lane's pause and the LANE pause facts of batches that name it."""
 
-    def lane_pauses(self) -> list[LanePause]: ...
+    def lane_pauses(self) -> list[LanePause]:
+        """Of all lanes, also those whose probe has been due for long: who reads them judges their age."""
 
     def pause_batch(self, batch_id: str, pause: Pause) -> None:
         """Adds a fact; the first of a cause stands. Raises WrongState for a settled batch."""
@@ -472,7 +374,9 @@ class Store(Keys, Protocol):
     def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
         """The request_index of rows with this custom_id, by the segments' hashes and then by text."""
 
-    def read_usage(self, *, since_day: str = "", tenant: str = "") -> list[UsageLine]: ...
+    def read_usage(self, *, since_day: str = "", tenant: str = "") -> list[UsageLine]:
+        """Sums over all batches, deleted ones too, in the order of their keys. `since_day`: `YYYY-MM-DD` and later;
+        `tenant`: of this account alone; empty: of all."""
 
     def data_version(self) -> int:
         """Changes whenever another connection commits: a cheap wake-up between processes."""
@@ -480,4 +384,5 @@ class Store(Keys, Protocol):
     def check(self, batch_id: str) -> list[str]:
         """Recounts the laws of the module's docstring for one batch; a sentence for each that does not hold."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Lets go of the file. Harmless when called twice; every other call then raises StoreError."""

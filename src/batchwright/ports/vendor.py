@@ -19,8 +19,6 @@ from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.rate import Limits
 from batchwright.core.records import UNKNOWN
 
-__all__ = ["Answer", "Limits", "Vendor", "VendorCall", "Vendors"]
-
 
 class Answer(msgspec.Struct, gc=False):
     """How one attempt ended. The first twelve fields are also given by position (`vendors.classify`, where keywords
@@ -48,7 +46,8 @@ class Answer(msgspec.Struct, gc=False):
 
 
 class VendorCall(Protocol):
-    def abort(self) -> None: ...
+    def abort(self) -> None:
+        """Drops the attempt; `on_end` is not called any more. Harmless after the end."""
 
 
 class Vendor(Protocol):
@@ -59,7 +58,8 @@ class Vendor(Protocol):
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> VendorCall:
         """`endpoint` is a path below the base URL ("/chat/completions")."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Ends what was started for it (a local server). Nothing is to be sent or awaited any more."""
 
 
 class Vendors(Protocol):
@@ -76,4 +76,5 @@ class Vendors(Protocol):
         Raises VendorUnavailable with a message for a person.
         """
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Closes every vendor that was opened, and the connections below them."""

@@ -57,14 +57,7 @@ def with_cap(command: Sequence[str], cap_picousd: int) -> str:
 
 
 def export(batch_id: str, delivery: Delivery) -> str:
-    words = ["batchwright", "export", batch_id]
-    if delivery.output is not None:
-        words += ["-o", str(delivery.output)]
-    if delivery.output_format:
-        words += ["--format", delivery.output_format]
-    if delivery.failed_output is not None:
-        words += ["--failed", str(delivery.failed_output)]
-    return shlex.join(words)
+    return shlex.join(["batchwright", "export", batch_id, *_output_words(delivery)])
 
 
 def export_anywhere(batch_id: str) -> str:
@@ -85,9 +78,13 @@ def resume(batch_id: str, delivery: Delivery) -> str:
 
 
 def _with_output(verb: str, batch_id: str, delivery: Delivery) -> str:
-    words = ["batchwright", verb, batch_id]
-    if delivery.output is not None:
-        words += ["-o", str(delivery.output)]
-        words += ["--format", delivery.output_format] if delivery.output_format else []
-        words += ["--failed", str(delivery.failed_output)] if delivery.failed_output is not None else []
-    return shlex.join(words)
+    """These write answers only where a file is named, and take --format and --failed only with it."""
+    words = _output_words(delivery) if delivery.output is not None else []
+    return shlex.join(["batchwright", verb, batch_id, *words])
+
+
+def _output_words(delivery: Delivery) -> list[str]:
+    words = ["-o", str(delivery.output)] if delivery.output is not None else []
+    words += ["--format", delivery.output_format] if delivery.output_format else []
+    words += ["--failed", str(delivery.failed_output)] if delivery.failed_output is not None else []
+    return words

@@ -14,7 +14,7 @@ from batchwright.runner import commands
 from batchwright.runner.destination_file import descriptor_of
 from batchwright.runner.export import export, format_of
 from batchwright.runner.gather import Gathered
-from batchwright.runner.intake import Interrupted
+from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.law import InputCount
 from batchwright.runner.outcome import (
     RunOutcome,

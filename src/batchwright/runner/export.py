@@ -19,7 +19,7 @@ from batchwright.core.rows import RowView
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.destination_file import NoReaderYet, Sink, open_sink
 from batchwright.runner.gather import Gathered
-from batchwright.runner.intake import Interrupted
+from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.report import Written
 from batchwright.runner.request import Delivery
 from batchwright.runner.seams import Seams

@@ -6,14 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from batchwright.core.rows import SourceRow
+from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.law import InputCount
 from batchwright.runner.seams import Seams
 from batchwright.runner.source import Source
 from batchwright.runner.unnamed import names_no_model
-
-
-class Interrupted(Exception):
-    """A person interrupted while rows were read or written; what was half done is undone."""
 
 
 class TakeIn:

@@ -13,6 +13,10 @@ from contextlib import contextmanager
 from types import FrameType
 
 
+class Interrupted(Exception):
+    """A person interrupted while rows were read or written; what was half done is undone."""
+
+
 class CountedInterrupts:
     """Implements `seams.Interrupts`. `raise_count` may be called from a signal handler or any thread."""
 

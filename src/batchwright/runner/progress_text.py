@@ -1,8 +1,9 @@
-"""What a running batch is doing, in words: shared by the live panel and the plain lines. Pure."""
+"""What a running batch, or a worker, is doing, in words: for the live panel and the plain lines. Pure."""
 
 from __future__ import annotations
 
 from batchwright.core.batch_state import BatchState
+from batchwright.ports.observer import WorkerView
 from batchwright.runner.figures import count_text, duration_text, money_text, plural, rate_text, shown_text
 from batchwright.runner.seams import Snapshot
 from batchwright.runner.standing import ends_without_success
@@ -30,6 +31,17 @@ def plain_line(snapshot: Snapshot) -> str:
             parts.append(f"{plural(snapshot.view.retries_waiting, 'retry', 'retries')} waiting")
     reasons = waiting_texts(snapshot)
     return ", ".join(parts) + (f"; {'; '.join(reasons)}" if reasons else "")
+
+
+def work_line(view: WorkerView) -> str:
+    """ "1,200 answers so far, 64 in flight; openai: rate limit": of a worker on all batches, which has no end."""
+    answers = f"{plural(view.answered, 'answer')} so far"
+    moves = view.in_flight or view.retries_waiting
+    parts = [f"{answers}, {count_text(view.in_flight)} in flight" if moves else answers]
+    parts += [] if moves else ["no rows to send"]
+    parts += [f"{lane.lane.partition('|')[0]}: {lane.waiting}" for lane in view.lanes if lane.waiting]
+    parts += [view.note] if view.note else []
+    return "; ".join(parts)
 
 
 def percent_text(done: int, total: int) -> str:

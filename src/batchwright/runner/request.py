@@ -46,46 +46,22 @@ class Delivery:
 class RunRequest:
     source: str | Path | Iterable[object]
     """A path, "-" for standard input, or rows from the library (dicts, or bytes/str of one JSON object each)."""
-    output: Path | None = None
-    """None: standard output (as JSONL)."""
-    output_format: str = ""
-    """`infrai`, `openai` or `csv`; empty: by the output's suffix, `infrai` unless `.csv`."""
-    failed_output: Path | None = None
-    no_output: bool = False
-    """Write no rows: the library reads them from the store."""
+    delivery: Delivery = Delivery()
+    pace: Pace = Pace()
     rows: RowOptions = field(default_factory=RowOptions)
     skip_invalid: bool = False
+    """Rows that cannot be sent end as failed; else one of them refuses the whole input."""
     fresh: bool = False
-    strict: bool = False
-    """Flagged rows (truncated, refused, filtered, empty) count as failed for the exit code."""
-    concurrency: int = 0
-    rpm: int = 0
-    tpm: int = 0
-    timeout_s: float = 0.0
+    """A new batch, even if this very run exists."""
     max_attempts: int = 5
     max_cost_picousd: int = -1
+    """-1: no cap."""
     allow_unpriced: bool = False
     """With a cap: also rows without a bound or a price; the cap is then soft, and said to be."""
     deadline_s: float = 0.0
+    """From the submit; 0: none."""
     on_uncertain: OnUncertain = OnUncertain.RETRY
     gate: bool = True
     on_gate: OnGate = OnGate.PAUSE
     metadata: dict[str, str] = field(default_factory=dict)
     """The caller's own words about the batch, kept with it and shown by `status`."""
-    command: tuple[str, ...] = ()
-    """The command as it was typed, for 'go on with: ...'; empty for the library."""
-
-    @property
-    def pace(self) -> Pace:
-        return Pace(concurrency=self.concurrency, rpm=self.rpm, tpm=self.tpm, timeout_s=self.timeout_s)
-
-    @property
-    def delivery(self) -> Delivery:
-        return Delivery(
-            output=self.output,
-            output_format=self.output_format,
-            failed_output=self.failed_output,
-            strict=self.strict,
-            nothing=self.no_output,
-            command=self.command,
-        )

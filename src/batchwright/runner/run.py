@@ -11,14 +11,15 @@ from typing import assert_never
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.identity import batch_identity
-from batchwright.ports.batches import Batches, BatchStatus, Submit
-from batchwright.ports.clock import Chance, Clock
+from batchwright.ports.batches import BatchStatus, Submit
+from batchwright.ports.clock import Chance
 from batchwright.runner import plan
 from batchwright.runner.compare import differences_texts
 from batchwright.runner.deliver import check_delivery, deliver
 from batchwright.runner.drive import Driven, drive, watch
 from batchwright.runner.figures import plural
-from batchwright.runner.intake import Interrupted, TakeIn
+from batchwright.runner.intake import TakeIn
+from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.law import InputCount
 from batchwright.runner.outcome import (
     RunOutcome,
@@ -32,15 +33,7 @@ from batchwright.runner.plan import Plan, Step
 from batchwright.runner.report import NOTHING_DONE
 from batchwright.runner.request import Delivery, Pace, RunRequest
 from batchwright.runner.same_way import going_the_same_way
-from batchwright.runner.seams import (
-    Display,
-    HeldElsewhere,
-    HeldLock,
-    Interrupts,
-    RunLocks,
-    Seams,
-    Workers,
-)
+from batchwright.runner.seams import HeldElsewhere, HeldLock, Seams
 from batchwright.runner.source import Source, as_text, open_source
 from batchwright.runner.unnamed import no_model_texts
 
@@ -49,26 +42,15 @@ BATCH_ID_DIGITS = 24
 """24 hex digits are 96 bits: two batches never meet."""
 
 
-async def run(
-    request: RunRequest,
-    *,
-    batches: Batches,
-    workers: Workers,
-    display: Display,
-    clock: Clock,
-    chance: Chance,
-    locks: RunLocks,
-    interrupts: Interrupts,
-) -> RunOutcome:
+async def run(request: RunRequest, seams: Seams, *, chance: Chance) -> RunOutcome:
     """One `batchwright run`, from the file to the file. Resumes, watches or only exports where that is what is left.
 
     A bad row, a pause, an interrupt and a full disk are outcomes. Raises InputRefused and UsageError before anything
     is sent, and StoreError or a bug of ours at any time: the batch then stays, and the same command goes on.
     """
-    seams = Seams(batches=batches, workers=workers, display=display, clock=clock, locks=locks, interrupts=interrupts)
     check_delivery(request.delivery, request.source)
     try:
-        with interrupts.at_once():
+        with seams.interrupts.at_once():
             source = open_source(request.source, request.rows, skip_invalid=request.skip_invalid)
     except KeyboardInterrupt:
         return nothing_sent()
@@ -242,10 +224,10 @@ class _Run:
             gate=request.on_gate.value if request.gate else "off",
             max_cost_picousd=request.max_cost_picousd,
             soft_cap=request.max_cost_picousd >= 0 and request.allow_unpriced,
-            concurrency=request.concurrency,
-            rpm=request.rpm,
-            tpm=request.tpm,
-            timeout_s=request.timeout_s,
+            concurrency=request.pace.concurrency,
+            rpm=request.pace.rpm,
+            tpm=request.pace.tpm,
+            timeout_s=request.pace.timeout_s,
             metadata=request.metadata,
             csv_columns=self._source.columns,
         )

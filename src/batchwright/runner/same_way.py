@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from batchwright.core.batch_spec import Destination
 from batchwright.core.routes import Way, find_way, lead_alike
 from batchwright.ports.batches import BatchStatus
-from batchwright.runner.intake import Interrupted
+from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.source import Source
 
 Stopped = Callable[[], bool]

@@ -27,7 +27,8 @@ from batchwright.runner.sniff import fields_of_first, format_of, refuse_foreign,
 from batchwright.runner.spool import HEAD_BYTES, FileInput, Input, open_input, opened
 from batchwright.runner.validation import Collector, ValidationReport, refuse
 from batchwright.wire.json_text import BOM
-from batchwright.wire.rows import KEPT_LINE_BYTES, Problem, RowDecoder
+from batchwright.wire.row_checks import Problem
+from batchwright.wire.rows import KEPT_LINE_BYTES, RowDecoder
 from batchwright.wire.table import BadTable, EmptyTable, TableDecoder
 
 ANYWHERE = Destination(vendor="*", base_url="")

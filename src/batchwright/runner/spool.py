@@ -20,6 +20,7 @@ from typing import BinaryIO, Protocol, cast
 import msgspec
 
 from batchwright.core.errors import StoreError, UsageError
+from batchwright.wire.json_text import whole_characters
 
 HEAD_BYTES = 64 * 1024
 """What is looked at to tell what kind of input it is."""
@@ -168,7 +169,7 @@ def _encode_row(row: Mapping[object, object], position: int) -> bytes:
 def _mend(value: object) -> object:
     """Half surrogates become U+FFFD, as in rows that are read."""
     if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return whole_characters(value)
     if isinstance(value, Mapping):
         return {_mend(key): _mend(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -20,7 +20,7 @@ from batchwright.core.gate import OnGate
 from batchwright.core.routes import model_of_file
 from batchwright.core.row_options import RowOptions
 from batchwright.runner.progress import ProgressKind
-from batchwright.runner.request import RunRequest
+from batchwright.runner.request import Delivery, Pace, RunRequest
 from batchwright.settings import endpoints, layers
 from batchwright.settings.endpoints import VendorLimits
 from batchwright.settings.layers import Layer, Variables
@@ -114,14 +114,15 @@ class Settings:
             "The simulator, which costs nothing and answers nothing real: --simulate.",
         )
 
+    @property
+    def pace(self) -> Pace:
+        return Pace(concurrency=self.concurrency, rpm=self.rpm, tpm=self.tpm, timeout_s=self.timeout_s)
+
     def to_request(
         self,
         source: str | Path | Iterable[object],
         *,
-        output: Path | None = None,
-        output_format: str = "",
-        failed_output: Path | None = None,
-        no_output: bool = False,
+        delivery: Delivery,
         params: Mapping[str, object] | None = None,
         prompt: str = "",
         system: str = "",
@@ -129,11 +130,9 @@ class Settings:
         limit: int = 0,
         skip_invalid: bool = False,
         fresh: bool = False,
-        strict: bool = False,
         allow_unpriced: bool = False,
         on_gate: str = OnGate.PAUSE.value,
         metadata: Mapping[str, str] | None = None,
-        command: tuple[str, ...] = (),
     ) -> RunRequest:
         """A run's request: what is asked of this one run, and the settings beside it. Raises UsageError."""
         if on_gate not in tuple(OnGate):
@@ -149,18 +148,11 @@ class Settings:
         )
         return RunRequest(
             source=source,
-            output=output,
-            output_format=output_format,
-            failed_output=failed_output,
-            no_output=no_output,
+            delivery=delivery,
+            pace=self.pace,
             rows=rows,
             skip_invalid=skip_invalid,
             fresh=fresh,
-            strict=strict,
-            concurrency=self.concurrency,
-            rpm=self.rpm,
-            tpm=self.tpm,
-            timeout_s=self.timeout_s,
             max_attempts=self.max_attempts,
             max_cost_picousd=self.max_cost_picousd,
             allow_unpriced=allow_unpriced,
@@ -169,7 +161,6 @@ class Settings:
             gate=self.gate,
             on_gate=OnGate(on_gate),
             metadata=dict(metadata or {}),
-            command=command,
         )
 
 
@@ -215,11 +206,11 @@ def load(
                 raise
             found = endpoints.Endpoints(destinations=())
     values = {name: value for name in SETTINGS if (value := layers.lookup(ordered, name)) is not None}
-    return _settings(values, found, (ordered, variables))
+    return _settings(values, found, ordered, variables=variables)
 
 
 def _settings(
-    values: Mapping[str, Sourced[object]], found: endpoints.Endpoints, where: tuple[list[Layer], Variables]
+    values: Mapping[str, Sourced[object]], found: endpoints.Endpoints, ordered: list[Layer], *, variables: Variables
 ) -> Settings:
     def value(name: str, default: T) -> T:
         sourced = values.get(name)
@@ -242,7 +233,7 @@ def _settings(
         remedies=found.remedies,
         limits={
             entry.name: VendorLimits(rpm=entry.rpm, tpm=entry.tpm, concurrency=entry.concurrency)
-            for entry in endpoints.named_vendors(where[0]).values()
+            for entry in endpoints.named_vendors(ordered).values()
         },
         model=value("model", "") or _implied_model(found.destinations),
         concurrency=value("concurrency", 0),
@@ -262,7 +253,7 @@ def _settings(
         heartbeat_s=heartbeat_s,
         grace_s=value("grace", 30.0),
         sources={name: sourced.source for name, sourced in values.items()},
-        variables=where[1],
+        variables=variables,
     )
 
 

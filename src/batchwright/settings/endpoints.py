@@ -135,7 +135,6 @@ def build(layers: Sequence[Layer], variables: Variables, user_file: Path) -> End
     chosen = _text(lookup(layers, "vendor"))
     gguf = _text(lookup(layers, "gguf"))
     base = _text(lookup(layers, "base_url"))
-    entries = named_vendors(layers)
     taken = frozenset(name for layer in layers if layer.origin is Origin.USER_FILE for name in layer.vendors)
     rule = KeyRule(_allowed_by_user_file(layers), user_file, taken, variables)
     named_file = gguf if gguf is not None else _default_model_file(variables)
@@ -146,14 +145,14 @@ def build(layers: Sequence[Layer], variables: Variables, user_file: Path) -> End
             return Endpoints(destinations=simulated())
         if chosen.value == "local":
             return Endpoints(destinations=(_usable(local(named_file, EVERY_MODEL)),))
-        candidate = _chosen_vendor(chosen, base, entries, (layers, rule))
+        candidate = _chosen_vendor(chosen, base, layers, rule=rule)
         if problem := rule.problem(candidate):
             raise UsageError(f"{problem}. {rule.remedy(candidate)}".strip())
         return Endpoints(destinations=(*first, rule.destination(candidate)))
     from_command_line = base is not None and base.source.origin is Origin.COMMAND_LINE
     if gguf is not None and gguf.source.origin is Origin.COMMAND_LINE and not from_command_line:
         return Endpoints(destinations=(local(gguf, EVERY_MODEL),))
-    candidates = _unchosen(base, entries, (layers, rule))
+    candidates = _unchosen(base, layers, rule=rule)
     return Endpoints(
         destinations=(*first, *(rule.destination(candidate) for candidate in candidates)),
         remedies={problem: rule.remedy(candidate) for candidate in candidates if (problem := rule.problem(candidate))},
@@ -275,13 +274,10 @@ def _outranks(base: Sourced[str] | None, chosen: Sourced[str]) -> bool:
 
 
 def _chosen_vendor(
-    chosen: Sourced[str],
-    base: Sourced[str] | None,
-    entries: Mapping[str, VendorEntry],
-    where: tuple[Sequence[Layer], KeyRule],
+    chosen: Sourced[str], base: Sourced[str] | None, layers: Sequence[Layer], *, rule: KeyRule
 ) -> Candidate:
     """The vendor that was asked for. A base URL of the very same source (but not OPENAI_BASE_URL) replaces its own."""
-    layers, rule = where
+    entries = named_vendors(layers)
     entry = entries.get(chosen.value)
     if entry is None:
         known = ", ".join(sorted({*entries, *RESERVED_VENDORS}))
@@ -306,14 +302,13 @@ def _chosen_vendor(
     )
 
 
-def _unchosen(
-    base: Sourced[str] | None, entries: Mapping[str, VendorEntry], where: tuple[Sequence[Layer], KeyRule]
-) -> list[Candidate]:
-    layers, rule = where
+def _unchosen(base: Sourced[str] | None, layers: Sequence[Layer], *, rule: KeyRule) -> list[Candidate]:
+    """Where rows may go when no vendor was asked for, in order of preference."""
+    entries = named_vendors(layers)
     named = _named_key(layers, rule.variables)
     found: list[Candidate] = []
     if base is not None:
-        found.append(_unnamed_endpoint(base, named, (entries, rule)))
+        found.append(_unnamed_endpoint(base, named, entries, rule=rule))
         if base.source.origin is Origin.COMMAND_LINE:
             return found
     found += [
@@ -347,9 +342,8 @@ def _named_key(layers: Sequence[Layer], variables: Variables) -> str | None:
 
 
 def _unnamed_endpoint(
-    base: Sourced[str], named: str | None, where: tuple[Mapping[str, VendorEntry], KeyRule]
+    base: Sourced[str], named: str | None, entries: Mapping[str, VendorEntry], *, rule: KeyRule
 ) -> Candidate:
-    entries, rule = where
     key = rule.first_key(base) if named is None else rule.key(base, named)
     key_env = named if named is not None else key.source.name if key is not None else ""
     return Candidate(vendor=_name_of(base.value, entries), base_url=base, key_env=key_env, key=key)

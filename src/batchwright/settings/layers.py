@@ -189,7 +189,7 @@ def _vendor_entry(origin: Origin, path: Path, name: str, table: object) -> Vendo
     if not isinstance(base_url, str):
         raise UsageError(f'{path}: {where}: base_url is missing; expected base_url = "https://..."')
     source = Source(origin=origin, name=f"{where} base_url", file=str(path))
-    return VendorEntry(name=name, base_url=Sourced(base_url, source), **read)  # type: ignore[arg-type]
+    return VendorEntry(name=name, base_url=Sourced(base_url, source), **read)  # type: ignore[arg-type]  # as its readers give them
 
 
 def lookup(layers: Iterable[Layer], name: str) -> Sourced[object] | None:

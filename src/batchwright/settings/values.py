@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from batchwright.core.endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
 from batchwright.core.money import picousd_from_usd
 
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -106,7 +107,7 @@ def read_base_url(value: object) -> str:
         raise ValueError(
             f"expected a URL such as https://api.example.com/v1, found a host that is none: {error}"
         ) from None
-    for endpoint in ("/chat/completions", "/completions", "/embeddings", "/responses"):
+    for endpoint in (CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES):
         if parts.path.rstrip("/").endswith(endpoint):
             raise ValueError(f"a base URL ends before the endpoint: leave {endpoint!r} away (found {value!r})")
     return text.rstrip("/")

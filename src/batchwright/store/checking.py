@@ -17,8 +17,6 @@ from batchwright.store.folding import fold
 from batchwright.store.reading import counted_map
 from batchwright.store.schema import pick, segment
 
-CLOSED_BYTES = frozenset(row_map.KIND_BYTES[kind] for kind in row_map.CLOSING_KINDS)
-
 
 def check(connection: Connection, batch_id: str) -> list[str]:
     """A sentence for each law that does not hold; empty: all hold."""
@@ -41,7 +39,7 @@ def check(connection: Connection, batch_id: str) -> list[str]:
             record = records.get(number)
             if record is not None and record.byte == byte:
                 by_record[byte] += 1
-            elif byte in CLOSED_BYTES:
+            elif byte in row_map.CLOSING_BYTES:
                 by_record[byte] += 1  # closed, not answered: the map alone says so
     tally = ledger.sum_tally(connection, batch_id, row.round)
     ends = {byte: rows for byte, rows in by_map.items() if row_map.is_end(byte)}

@@ -1,4 +1,4 @@
-"""Batches on their way in, and out: created, filled segment by segment, closed; dropped with all that is theirs."""
+"""Batches on their way in: created, filled segment by segment, closed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, delete, exists, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from batchwright.core import row_map
 from batchwright.core.errors import WrongState
@@ -15,22 +15,7 @@ from batchwright.core.records import Tally
 from batchwright.ports.store import NewBatch, NewSegment
 from batchwright.store import backlog, batches, idempotency, ledger
 from batchwright.store.blobs import MAX_BYTES, TableBlobs, input_key, intake_key
-from batchwright.store.schema import (
-    NOBODY,
-    allowance,
-    batch,
-    blob,
-    custom_ids,
-    part,
-    pause,
-    pick,
-    segment,
-    tally,
-    tally_count,
-)
-
-DROP_STEP = 1_000
-"""Segments that one transaction of a drop removes."""
+from batchwright.store.schema import NOBODY, batch, custom_ids, part, segment
 
 _CREATE = insert(batch)
 _ADD_SEGMENTS = insert(segment)
@@ -190,63 +175,3 @@ def _part_values(batch_id: str, new: NewSegment) -> dict[str, object]:
         "offset": 0,
         "length": len(new.records),
     }
-
-
-# ------------------------------------------------------------------------------------------------------------- drop
-
-_HIDE = update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(phase="dropping")
-_DROPPING = select(batch.c.batch_id).where(batch.c.phase == "dropping")
-_LAST_NUMBERS = (
-    select(segment.c.number)
-    .where(segment.c.batch_id == bindparam("batch_id"))
-    .order_by(segment.c.number.desc())
-    .limit(DROP_STEP)
-)
-_PART_BLOBS = (
-    select(part.c.blob_key)
-    .where(part.c.batch_id == bindparam("batch_id"), part.c.number >= bindparam("first"))
-    .distinct()
-)
-_DELETE_UNNAMED = delete(blob).where(
-    blob.c.key == bindparam("dead_key"), ~exists().where(part.c.blob_key == blob.c.key)
-)
-_DELETE_FROM = [
-    delete(table).where(table.c.batch_id == bindparam("of_batch"), table.c.number >= bindparam("first"))
-    for table in (part, custom_ids, segment)
-]
-_DELETE_REST = [
-    delete(table).where(table.c.batch_id == bindparam("of_batch"))
-    for table in (pick, tally, tally_count, allowance, pause, batch)
-]
-
-
-def hide(connection: Connection, batch_id: str) -> None:
-    """The first step of a drop: from here on nobody finds the batch, and a crash cannot leave half of one to read."""
-    row = batches.get(connection, batch_id)
-    if row.phase not in ("accepting", "settled"):
-        raise WrongState(f"Batch {batch_id} has not ended. Cancel it first, then remove it.")
-    connection.execute(_HIDE, {"of_batch": batch_id})
-    idempotency.forget_batch(connection, batch_id)
-
-
-def dropping(connection: Connection) -> list[str]:
-    """Batches whose drop has begun."""
-    return list(connection.execute(_DROPPING).scalars())
-
-
-def drop_step(connection: Connection, batch_id: str) -> bool:
-    """Removes the last segments of a hidden batch, then the batch itself; true while there is more to do."""
-    numbers = list(connection.execute(_LAST_NUMBERS, {"batch_id": batch_id}).scalars())
-    if not numbers:
-        for statement in _DELETE_REST:
-            connection.execute(statement, {"of_batch": batch_id})
-        return False
-    first = min(numbers)
-    named = list(connection.execute(_PART_BLOBS, {"batch_id": batch_id, "first": first}).scalars())
-    for statement in _DELETE_FROM:
-        connection.execute(statement, {"of_batch": batch_id, "first": first})
-    TableBlobs(connection).delete([input_key(batch_id, number) for number in numbers])
-    if named:
-        # A worker's part may hold frames of other batches too.
-        connection.execute(_DELETE_UNNAMED, [{"dead_key": key} for key in named])
-    return True

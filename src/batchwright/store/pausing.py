@@ -1,14 +1,13 @@
-"""What stands still: pause facts of batches, lanes paused for good, caps; and the sweeper's lease."""
+"""What stands still, and what lets it go on: pause facts of batches, lanes paused for good, caps."""
 
 from __future__ import annotations
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from batchwright.core.batch_state import Pause, PauseCause
-from batchwright.core.worker_id import WorkerId
 from batchwright.ports.store import LanePause
 from batchwright.store import batches, dialect, ledger
-from batchwright.store.schema import batch, lane_pause, lease, pause
+from batchwright.store.schema import batch, lane_pause, pause
 
 _ADD = dialect.insert_or_keep(pause)
 _OF_BATCH = select(pause).where(pause.c.batch_id == bindparam("batch_id")).order_by(pause.c.since_ms, pause.c.cause)
@@ -22,8 +21,6 @@ _SET_CAP = (
     .where(batch.c.batch_id == bindparam("of_batch"))
     .values(cap_picousd=bindparam("cap"), cap_soft=bindparam("soft"))
 )
-_LEASE = select(lease).where(lease.c.name == bindparam("name"))
-_SET_LEASE = dialect.insert_or_replace(lease, ("owner", "until_ms"))
 
 
 def add_fact(connection: Connection, batch_id: str, fact: Pause) -> None:
@@ -87,13 +84,3 @@ def set_cap(connection: Connection, batch_id: str, max_cost_picousd: int, soft: 
     connection.execute(_SET_CAP, {"of_batch": batch_id, "cap": max_cost_picousd, "soft": int(soft)})
     if max_cost_picousd < 0 or ledger.taken_picousd(connection, batch_id, row.round) < max_cost_picousd:
         resume_batch(connection, batch_id, frozenset({PauseCause.BUDGET}))
-
-
-def take_lease(connection: Connection, name: str, owner: WorkerId, term: tuple[int, int]) -> bool:
-    """`term` is (now, until), in milliseconds. A lease that has run out, or is the owner's own, is taken."""
-    now_ms, until_ms = term
-    row = connection.execute(_LEASE, {"name": name}).one_or_none()
-    if row is not None and row.owner != str(owner) and row.until_ms > now_ms:
-        return False
-    connection.execute(_SET_LEASE, {"name": name, "owner": str(owner), "until_ms": until_ms})
-    return True

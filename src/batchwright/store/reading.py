@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, func, select, text
 from batchwright.core import row_map
 from batchwright.core.batch_state import BatchFacts
 from batchwright.core.failures import FailureKind
-from batchwright.core.identity import hash_custom_id
+from batchwright.core.identity import CUSTOM_ID_HASH_BYTES, hash_custom_id
 from batchwright.core.records import SegmentInput, UsageKey, UsageSum
 from batchwright.core.tenants import Tenant
 from batchwright.ports.store import BatchRow, SegmentKey, SegmentView, UsageLine
@@ -26,7 +26,6 @@ VIEW_BYTES = 32 * 1024 * 1024
 """Answers that a reader has in memory at once; a single larger one alone."""
 SCAN_SEGMENTS = 256
 """Row maps looked at in one transaction while segments are skipped: 128 KiB."""
-HASH_BYTES = 8
 PREFIX_END = "\U0010ffff"
 
 _FROM = (
@@ -157,7 +156,7 @@ def _segments(connections: Connections, batch_id: str, first: int, wish: Segment
                 first = row.number + 1
                 counted = counted_map(row)
                 if wanted is None or has_any(counted, wanted):
-                    found = _load(connection, row, (counted, wish))
+                    found = _load(connection, row, counted, wish)
                     break
         if found is not None:
             yield from _views(found)
@@ -193,8 +192,7 @@ class _Loaded:
     input: SegmentInput | None
 
 
-def _load(connection: Connection, row: Row[Any], what: tuple[bytes, SegmentWish]) -> _Loaded:
-    counted, wish = what
+def _load(connection: Connection, row: Row[Any], counted: bytes, wish: SegmentWish) -> _Loaded:
     found = parts.read(connection, SegmentKey(row.batch_id, row.number))
     inputs = None
     if wish.with_input:
@@ -237,12 +235,13 @@ def find_custom_id(connections: Connections, batch_id: str, custom_id: str) -> l
         batches.get(connection, batch_id)
     while True:
         with connections.read() as connection:
-            key = {"batch_id": batch_id, "first": first, "at_most": SCAN_SEGMENTS}
-            rows = connection.execute(_HASHES, key).all()
+            where = {"batch_id": batch_id, "first": first, "at_most": SCAN_SEGMENTS}
+            rows = connection.execute(_HASHES, where).all()
             for row in rows:
                 positions = _positions(row.hashes, wanted)
                 if positions:
-                    found.extend(_with_text(connection, (batch_id, row.number), (positions, custom_id)))
+                    key = SegmentKey(batch_id, row.number)
+                    found.extend(_with_text(connection, key, positions, custom_id=custom_id))
         if not rows:
             return found
         first = rows[-1].number + 1
@@ -253,17 +252,16 @@ def _positions(hashes: bytes, wanted: bytes) -> list[int]:
     rows = []
     at = hashes.find(wanted)
     while at >= 0:
-        if at % HASH_BYTES == 0:
-            rows.append(at // HASH_BYTES)
+        if at % CUSTOM_ID_HASH_BYTES == 0:
+            rows.append(at // CUSTOM_ID_HASH_BYTES)
         at = hashes.find(wanted, at + 1)
     return rows
 
 
-def _with_text(connection: Connection, key: tuple[str, int], wish: tuple[list[int], str]) -> list[int]:
-    """Equal hashes are compared as text."""
-    positions, custom_id = wish
-    inputs = frames.unpack_input(TableBlobs(connection).get(input_key(*key)), texts=False)
-    first_index = connection.execute(_FIRST_INDEX, {"batch_id": key[0], "number": key[1]}).scalar_one()
+def _with_text(connection: Connection, key: SegmentKey, positions: list[int], *, custom_id: str) -> list[int]:
+    """The request_index of those of these rows that have this custom_id: equal hashes are compared as text."""
+    inputs = frames.unpack_input(TableBlobs(connection).get(input_key(key.batch_id, key.number)), texts=False)
+    first_index = connection.execute(_FIRST_INDEX, {"batch_id": key.batch_id, "number": key.number}).scalar_one()
     return [first_index + position for position in positions if inputs.rows[position].custom_id == custom_id]
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.errors import WrongState
 from batchwright.core.records import Tally
-from batchwright.ports.store import SegmentKey, SegmentRepricing
+from batchwright.ports.store import SegmentRepricing
 from batchwright.store import batches, blobs, ledger, parts
 from batchwright.store.connections import Connections
 from batchwright.store.folding import fold
@@ -45,7 +45,7 @@ def reprice(connections: Connections, change: SegmentRepricing, now_ms: int) -> 
     with connections.read() as connection:
         which = {"batch_id": key.batch_id, "number": key.number, "epoch": change.epoch}
         found = connection.execute(_SEGMENT, which).one_or_none()
-        merged = _merge(connection, key, (found, change.records)) if found is not None else None
+        merged = _merge(connection, found, change) if found is not None else None
     with connections.write() as connection:
         row = batches.get(connection, key.batch_id)
         if row.phase != "settled":
@@ -67,11 +67,10 @@ def reprice(connections: Connections, change: SegmentRepricing, now_ms: int) -> 
         return place.epoch
 
 
-def _merge(connection: Connection, key: SegmentKey, what: tuple[Row[Any], bytes]) -> Merged | None:
+def _merge(connection: Connection, found: Row[Any], change: SegmentRepricing) -> Merged | None:
     """The segment's whole result with the new records in it; None if it would pass the bounds of `parts`."""
-    found, records = what
-    before = parts.read(connection, key)
-    packed = [*(frame.packed for frame in before), records]
+    before = parts.read(connection, change.key)
+    packed = [*(frame.packed for frame in before), change.records]
     if sum(frames.unpacked_size(frame) for frame in packed) > 2 * parts.MERGE_BYTES:  # the changed ones are in it twice
         return None
     result = frames.pack_records(list(fold(packed, counted_map(found)).values()))

@@ -80,9 +80,9 @@ def reopen(connections: Connections, batch_id: str, chosen: frozenset[int], dead
     with connections.write() as connection:
         row = batches.get(connection, batch_id)
         if row.phase == "settled":
-            if not _count(connection, (batch_id, row.round), chosen):
+            if not _count(connection, batch_id, chosen, round_=row.round):
                 return Reopened(rows=0, segments=0, round=row.round)
-            _begin(connection, row, (chosen, deadline_ms))
+            _begin(connection, row, chosen, deadline_ms=deadline_ms)
             row = batches.get(connection, batch_id)
         elif row.phase != "reopening":
             raise WrongState(
@@ -97,22 +97,21 @@ def reopen(connections: Connections, batch_id: str, chosen: frozenset[int], dead
     with connections.read() as connection:
         row = batches.get(connection, batch_id)
         return Reopened(
-            rows=_count(connection, (batch_id, row.round - 1), frozenset(row.reopen_bytes)),
+            rows=_count(connection, batch_id, frozenset(row.reopen_bytes), round_=row.round - 1),
             segments=connection.execute(_OPENED, {"batch_id": batch_id, "round": row.round}).scalar_one(),
             round=row.round,
         )
 
 
-def _count(connection: Connection, of: tuple[str, int], chosen: frozenset[int]) -> int:
-    """Rows that a round, (batch_id, round), ended with one of these bytes."""
+def _count(connection: Connection, batch_id: str, chosen: frozenset[int], *, round_: int) -> int:
+    """Rows that the round ended with one of these bytes."""
     if not chosen <= row_map.END_BYTES:
         raise ValueError(f"only rows that have ended can be opened again, not bytes {sorted(chosen)}")
-    counts = ledger.sum_tally(connection, *of).counts
+    counts = ledger.sum_tally(connection, batch_id, round_).counts
     return sum(counts.get(byte, 0) for byte in chosen)
 
 
-def _begin(connection: Connection, row: Row[Any], wish: tuple[frozenset[int], int]) -> None:
-    chosen, deadline_ms = wish
+def _begin(connection: Connection, row: Row[Any], chosen: frozenset[int], *, deadline_ms: int) -> None:
     base = ledger.sum_tally(connection, row.batch_id, row.round)
     base.counts = {byte: rows for byte, rows in base.counts.items() if byte not in chosen}
     ledger.add_tally(connection, row.batch_id, (row.round + 1, NOBODY), base)

@@ -27,9 +27,11 @@ from batchwright.store import (
     checking,
     checkpointing,
     closing,
+    dropping,
     idempotency,
     intake,
     keys,
+    leases,
     pausing,
     reading,
     repricing,
@@ -68,24 +70,24 @@ class SqlStore:
 
     def drop_batch(self, batch_id: str) -> None:
         with self._connections.write() as connection:
-            intake.hide(connection, batch_id)
+            dropping.hide(connection, batch_id)
         self._drop(batch_id)
 
     def _drop(self, batch_id: str) -> None:
         more = True
         while more:
             with self._connections.write() as connection:
-                more = intake.drop_step(connection, batch_id)
+                more = dropping.step(connection, batch_id)
 
     # work --------------------------------------------------------------------------------------------------------
 
     def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
         with self._connections.write() as connection:
-            workers.register(connection, worker, (host, pid), now_ms)
+            workers.register(connection, worker, host=host, pid=pid, now_ms=now_ms)
 
     def heartbeat(self, worker: WorkerId, now_ms: int, *, note: str = "", lanes: frozenset[str] = frozenset()) -> bool:
         with self._connections.write() as connection:
-            return workers.heartbeat(connection, worker, now_ms, (note, lanes))
+            return workers.heartbeat(connection, worker, now_ms=now_ms, note=note, lanes=lanes)
 
     def end_worker(self, worker: WorkerId, now_ms: int) -> None:
         with self._connections.write() as connection:
@@ -148,7 +150,7 @@ class SqlStore:
 
     def sweep_step(self, now_ms: int, keep_superseded_ms: int = 3_600_000, limit: int = 1000) -> int:
         with self._connections.read() as connection:
-            interrupted = intake.dropping(connection)
+            interrupted = dropping.begun(connection)
         for batch_id in interrupted:
             self._drop(batch_id)
         with self._connections.write() as connection:
@@ -160,7 +162,7 @@ class SqlStore:
 
     def take_lease(self, name: str, owner: WorkerId, now_ms: int, lease_ms: int) -> bool:
         with self._connections.write() as connection:
-            return pausing.take_lease(connection, name, owner, (now_ms, now_ms + lease_ms))
+            return leases.take(connection, name, owner, now_ms=now_ms, until_ms=now_ms + lease_ms)
 
     # rounds ------------------------------------------------------------------------------------------------------
 

@@ -56,29 +56,28 @@ _LOST_ALONE = (
 )
 
 
-def register(connection: Connection, who: WorkerId, seat: tuple[str, int], now_ms: int) -> None:
-    """`seat` is (host, pid). Older incarnations of the name are dead from here on."""
+def register(connection: Connection, who: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
+    """Older incarnations of the name are dead from here on."""
     for row in connection.execute(_OLDER, {"name": who.name, "incarnation": who.incarnation}).all():
         _mark_dead(connection, row)
     values = {
         "name": who.name,
         "incarnation": who.incarnation,
-        "host": seat[0],
-        "pid": seat[1],
+        "host": host,
+        "pid": pid,
         "started_at_ms": now_ms,
         "heartbeat_ms": now_ms,
     }
     connection.execute(_ADD, values)
 
 
-def heartbeat(connection: Connection, who: WorkerId, now_ms: int, word: tuple[str, frozenset[str]]) -> bool:
-    """`word` is (note, lanes)."""
+def heartbeat(connection: Connection, who: WorkerId, *, now_ms: int, note: str, lanes: frozenset[str]) -> bool:
     values = {
         "of_name": who.name,
         "of_incarnation": who.incarnation,
         "now_ms": now_ms,
-        "new_note": word[0],
-        "new_lanes": "\n".join(sorted(word[1])),
+        "new_note": note,
+        "new_lanes": "\n".join(sorted(lanes)),
     }
     return connection.execute(_BEAT, values).rowcount > 0
 
@@ -108,8 +107,6 @@ def live(connection: Connection) -> list[WorkerRow]:
             pid=row.pid,
             started_at_ms=row.started_at_ms,
             heartbeat_ms=row.heartbeat_ms,
-            dead=bool(row.dead),
-            ended=bool(row.ended),
             note=row.note,
             lanes=frozenset(row.lanes.split("\n")) if row.lanes else frozenset(),
         )

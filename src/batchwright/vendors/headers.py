@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchwright.ports.vendor import Limits
+from batchwright.core.rate import Limits
 from batchwright.vendors.profiles import LimitHeaders
 from batchwright.vendors.waits import parse_wait
 

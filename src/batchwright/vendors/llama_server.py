@@ -38,7 +38,7 @@ def main() -> None:
     watcher = threading.Thread(target=_end_with_stdin, name="stdin-watcher", daemon=True)
     watcher.start()
     # Imported last: on some machines this line, or the first call, is the process's end (module docstring).
-    import xllamacpp  # type: ignore[import-untyped, unused-ignore]
+    import xllamacpp  # type: ignore[import-untyped, unused-ignore]  # an extra, and without types
 
     params = xllamacpp.CommonParams()
     params.model.path = str(options.model)

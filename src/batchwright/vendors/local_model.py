@@ -168,7 +168,7 @@ class _Child:
 async def _start_child(command: Sequence[str], environ: Mapping[str, str], ready_within_s: float) -> _Child:
     async with contextlib.AsyncExitStack() as undo:
         # A file without a name: an unread pipe would stop the child once full, a named one would outlive a kill -9.
-        log: IO[bytes] = undo.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        log: IO[bytes] = undo.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (closed by undo, or with the child)
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from batchwright.core.endpoints import CHAT
 from batchwright.ports.clock import Clock
 from batchwright.ports.http import HttpClient, HttpEnd, HttpTarget
 from batchwright.ports.vendor import Answer, VendorCall
@@ -55,7 +56,7 @@ class OpenAIVendor:
         self._profile = profile
         self._clock = clock
         self._answers = 0
-        self._targets["/chat/completions"] = self._open_target("/chat/completions")
+        self._targets[CHAT] = self._open_target(CHAT)
 
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> VendorCall:
         try:

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from batchwright.core.endpoints import CHAT, EMBEDDINGS, RESPONSES
 from batchwright.core.money import usd_text
 from batchwright.ports.http import FaultCause, HttpEnd, HttpFault, HttpReply
 from batchwright.ports.vendor import Answer, VendorCall
@@ -294,7 +295,7 @@ def _vector(text: object) -> list[float]:
 
 _Writer = Callable[[_Request, bytes, Fate, Simulation], dict[str, object]]
 _WRITERS: dict[str, _Writer] = {
-    "/chat/completions": _write_chat,
-    "/responses": _write_response,
-    "/embeddings": _write_embeddings,
+    CHAT: _write_chat,
+    RESPONSES: _write_response,
+    EMBEDDINGS: _write_embeddings,
 }

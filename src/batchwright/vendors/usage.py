@@ -5,14 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from batchwright.core.money import picousd_from_usd
+from batchwright.core.pricing import MAX_ANSWER_PICOUSD
 from batchwright.core.records import UNKNOWN
 
 NULL = msgspec.Raw(b"null")
 """The default of a field kept raw. (`Raw | None` would mean null only, and refuse everything else.)"""
 MAX_TOKENS = 10**9
 """More for one row is a slip, and counts as not known."""
-MAX_COST_PICOUSD = 10**15
-"""A thousand USD, likewise. Some thousand such rows still fit a sum of 64 bits."""
 
 
 class CachedTokens(msgspec.Struct, gc=False):
@@ -74,7 +73,7 @@ def read_cost(amount: msgspec.Raw | str) -> int:
         picousd = picousd_from_usd(text.strip().strip('"'))
     except (ValueError, ArithmeticError):
         return UNKNOWN
-    return picousd if 0 <= picousd <= MAX_COST_PICOUSD else UNKNOWN
+    return picousd if 0 <= picousd <= MAX_ANSWER_PICOUSD else UNKNOWN
 
 
 def usage_from(value: object) -> Usage | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from batchwright.core import row_map
 from batchwright.core.failures import KINDS, FailureKind, Flag
 from batchwright.core.money import usd_text
-from batchwright.core.records import Record
+from batchwright.core.records import Record, known_picousd
 from batchwright.core.rows import RowView
 from batchwright.wire.json_text import string
 from batchwright.wire.reply import NULL, Reply, read_reply
@@ -93,11 +93,8 @@ def failure_message(view: RowView, kind: FailureKind) -> str:
 
 def cost_text(record: Record | None) -> bytes:
     """`cost_usd` as JSON."""
-    if record is None:
-        return b"0"
-    if not record.cost_picousd and (record.unpriced or record.no_usage):
-        return NULL
-    return usd_text(record.cost_picousd).encode()
+    picousd = known_picousd(record)
+    return NULL if picousd is None else usd_text(picousd).encode()
 
 
 def _label(view: RowView) -> bytes:

@@ -28,11 +28,10 @@ from msgspec import Raw
 from batchwright.core.endpoints import CHAT, BadEndpoint, normal_endpoint
 from batchwright.core.errors import Finding, UsageError
 from batchwright.core.records import InputRow
-from batchwright.core.routes import find_route, local_model
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.wire.json_text import BOM, kind_of, mend_surrogates, string
-from batchwright.wire.row_checks import CODES, BodyFacts, Problem, explain_body, read_body
+from batchwright.wire.row_checks import BodyFacts, Problem, explain_body, read_body
 from batchwright.wire.row_shapes import (
     MAX_CUSTOM_ID_CHARS,
     Parts,
@@ -47,14 +46,13 @@ from batchwright.wire.row_shapes import (
     text_field,
     without,
 )
+from batchwright.wire.row_targets import Targets
 from batchwright.wire.template import Template
-
-__all__ = ["CODES", "KEPT_LINE_BYTES", "Problem", "RowDecoder"]
 
 KEPT_LINE_BYTES = 4096
 """So much of a refused line is kept, for people to recognise it."""
-_MAX_CACHED = 10_000
-"""Model names and templates that a decoder remembers; a file with more distinct ones only pays for looking again."""
+_MAX_TEMPLATES = 10_000
+"""Remembered, by a row's columns; a file with more distinct ones only pays for making them again."""
 
 _ABSENT = Raw(b"")
 _BRACE = ord("{")
@@ -73,14 +71,6 @@ class _Line(msgspec.Struct, gc=False):
     capability: Raw = _ABSENT
     messages: Raw = _ABSENT
     prompt: Raw = _ABSENT
-
-
-class _Target(msgspec.Struct, gc=False):
-    """Where rows of one model name go."""
-
-    lane: str
-    model: str
-    prefix: str
 
 
 _read_line = msgspec.json.Decoder(_Line).decode
@@ -108,7 +98,7 @@ class RowDecoder:
         self._templated = bool(options.prompt or options.system)
         self._model = options.model or model
         self._params: dict[str, Raw] = {name: _param(name, value) for name, value in params.items()}
-        self._targets: dict[str, _Target | None] = {}
+        self._targets = Targets(options.destinations)
         self._templates: dict[tuple[str, ...], tuple[Template, Template | None]] = {}
         self._url = ""
         self._url_endpoint = ""
@@ -162,7 +152,7 @@ class RowDecoder:
                 Template(self._options.prompt, names),
                 Template(system, names, option="--system", constant=True) if system else None,
             )
-            if len(self._templates) >= _MAX_CACHED:
+            if len(self._templates) >= _MAX_TEMPLATES:
                 self._templates.clear()
             self._templates[names] = found
         return found
@@ -266,8 +256,8 @@ class RowDecoder:
         if parts.body and parts.endpoint:
             facts, more = explain_body(parts.body, parts.endpoint)
             problems += more + self._check_endpoint(parts.endpoint)
-            if self._find_target(facts.model or self._model) is None:
-                problems.append(self._unroutable(facts.model or self._model))
+            if self._targets.find(facts.model or self._model) is None:
+                problems.append(self._targets.unroutable(facts.model or self._model))
         return self.refuse(line, number, problems, custom_id=parts.custom_id)
 
     # ------------------------------------------------------------------------------------------------ building a row
@@ -279,9 +269,9 @@ class RowDecoder:
         if facts is None:
             facts, problems = explain_body(body, endpoint)
         model = facts.model or self._model
-        target = self._find_target(model)
+        target = self._targets.find(model)
         if target is None:
-            problems.append(self._unroutable(model))
+            problems.append(self._targets.unroutable(model))
         elif not problems and (self._params or target.model != facts.model):
             body, facts = self._fill(body, target.model, facts, endpoint)
         if self.endpoint != endpoint:
@@ -313,39 +303,6 @@ class RowDecoder:
             return body, facts
         body = encode(fields | missing)
         return body, read_body(body, endpoint) or explain_body(body, endpoint)[0]
-
-    def _find_target(self, model: str) -> _Target | None:
-        try:
-            return self._targets[model]
-        except KeyError:
-            pass
-        route = find_route(model, self._options.destinations)
-        target = None
-        if route is not None and not route.problem:
-            target = _Target(str(route.lane), route.model, model[: len(model) - len(route.model)])
-        if len(self._targets) >= _MAX_CACHED:
-            self._targets.clear()
-        self._targets[model] = target
-        return target
-
-    def _unroutable(self, model: str) -> Problem:
-        destinations = self._options.destinations
-        route = find_route(model, destinations)
-        if route is not None and not route.destination.unusable:
-            return Problem("unroutable", route.problem, "body.model")
-        if route is not None:
-            rows = f"rows of the model '{model[:100]}'" if model else "rows that name no model"
-            text = f"{rows} go to '{route.destination.vendor}', and nothing can be sent there: "
-            return Problem("unroutable", text + route.destination.unusable, "body.model")
-        named = f"no configured vendor serves the model '{model[:100]}'" if model else "the row names no model"
-        vendors = [
-            destination.vendor + (f" ({', '.join(destination.models[:5])})" if destination.models else "")
-            for destination in destinations[:20]
-        ]
-        listed = f"configured: {', '.join(vendors)}" if vendors else "no endpoint can be used"
-        return Problem(
-            "unroutable", f"{named}; {listed}. The local server's model is {local_model(destinations)}", "body.model"
-        )
 
     def _read_url(self, url: str) -> str:
         """Empty for what is no endpoint."""

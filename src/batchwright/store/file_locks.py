@@ -1,4 +1,4 @@
-"""OS locks in the state folder: `ports.locks`, and the lock of who runs a batch.
+"""OS locks in the state folder, a file each: `ports.locks` for workers, and the locks of whoever plans or runs a batch.
 
 A lock belongs to a process and ends with it, however it ends: one that can be taken proves that its holder is gone.
 Each lock is a file of its own, empty but for its holder's words, which say to people who holds it.

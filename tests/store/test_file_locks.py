@@ -10,12 +10,12 @@ import pytest
 
 from batchwright.core.errors import StoreError
 from batchwright.ports.locks import Locks
-from batchwright.store.worker_lock import FileLocks
+from batchwright.store.file_locks import FileLocks
 
 HOLD = """
 import sys
 from pathlib import Path
-from batchwright.store.worker_lock import FileLocks
+from batchwright.store.file_locks import FileLocks
 lock = FileLocks(Path(sys.argv[1])).take("worker-w-1", holder="process 4711")
 print("held" if lock else "refused", flush=True)
 sys.stdin.read()
@@ -88,12 +88,12 @@ def test_names_are_not_paths(tmp_path: Path) -> None:
 def test_a_lock_file_that_was_removed_meanwhile_is_not_taken_for_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from batchwright.store import worker_lock
+    from batchwright.store import file_locks
 
     locks = FileLocks(tmp_path)
     first = locks.take("run", holder="first")
     assert first is not None
-    real = worker_lock._lock
+    real = file_locks._lock
     seen: list[int] = []
 
     def release_in_between(descriptor: int) -> bool:
@@ -102,7 +102,7 @@ def test_a_lock_file_that_was_removed_meanwhile_is_not_taken_for_the_lock(
             first.release()
         return real(descriptor)
 
-    monkeypatch.setattr(worker_lock, "_lock", release_in_between)
+    monkeypatch.setattr(file_locks, "_lock", release_in_between)
     second = locks.take("run", holder="second")
     assert second is not None
     assert not locks.is_free("run")

@@ -1,0 +1,143 @@
+"""What a worker and the store say to each other at a checkpoint: what became of rows, and what is asked for; what was
+lost, what was claimed, what each batch signals. The rules of the exchange stand at `ports.store.Store.checkpoint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from batchwright.core.batch_state import Pause
+from batchwright.core.failures import FailureKind
+from batchwright.core.records import Record, SegmentInput, SegmentKey, Tally, UsageKey, UsageSum
+from batchwright.core.worker_id import WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    """Asks for segments. Claims are the last step of a checkpoint's transaction, or of an otherwise empty one.
+
+    Claimable: state waiting (or parked with `not_before_ms` passed, or lost with its worker), batch neither accepting,
+    reopening, cancelled, expired nor paused. Order: oldest batch first round robin between batches, oldest segment of a
+    batch first, segments whose earlier holder was lost before all others of their batch.
+    """
+
+    limit: int
+    batch_id: str = ""
+    """Only this batch; empty: any."""
+    exclude: frozenset[tuple[str, str]] = frozenset()
+    """(batch_id, lane_set) pairs that cannot send now: their segments are left alone."""
+    max_bytes: int = 0
+    """Stop claiming when the claimed inputs pass this size; the first is always given. 0: no bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedSegment:
+    """A segment this worker now holds. Rows that a lost lease left in doubt have been dealt with (`core.doubt`)."""
+
+    key: SegmentKey
+    epoch: int
+    round: int
+    first_index: int
+    row_map: bytes
+    previous_map: bytes | None
+    previous_records: dict[int, Record]
+    """The record each reopened row had at the end of the round before; empty in round 0."""
+    records: dict[int, Record]
+    """The latest record of each row that has one in this round (notes of rows to be tried again)."""
+    input: SegmentInput
+    input_bytes: int
+    first: tuple[int, ...]
+    """Rows to send before the others."""
+    window: int
+    """At most so many rows reserved at once while no outcome has been checkpointed; 0: no such bound."""
+    suspects: tuple[int, ...]
+    """Those of `first` that are to be out alone, the most suspect first (`core.doubt`)."""
+    lane_set: str
+    resolved: Tally
+    """What the claim itself added to this worker's tally for rows in doubt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentChange:
+    """What one worker's checkpoint says of one segment it holds."""
+
+    key: SegmentKey
+    epoch: int
+    row_map: bytes
+    """The whole new map: reservations, ends and rows cleared since the last checkpoint."""
+    records: bytes = b""
+    """`wire.frames.pack_records` of records made since the last checkpoint; empty when there are none."""
+    tally: Tally = field(default_factory=Tally)
+    """Deltas; left out with the segment if it was lost."""
+    usage: dict[UsageKey, UsageSum] = field(default_factory=dict)
+    """Deltas; left out with the segment if it was lost."""
+    outcomes: int = 0
+    """How many of the records are ends; above 0 sets the segment's deaths to 0 and lifts its window."""
+    orphan_picousd: int = 0
+    """Known cost within `tally`: what is counted as orphan spend if the segment turns out to be lost."""
+    release: str = ""
+    """Empty: held on. `waiting`: given back. `parked`: given back, not before `not_before_ms`."""
+    not_before_ms: int = 0
+    closed_as: FailureKind | None = None
+    """CANCELLED, EXPIRED or STOPPED: the worker closes the segment; its open rows read as that (or as before). The
+    store adds their counts to the worker's tally."""
+    lane_set: str = ""
+    """With a release: the lanes of the rows that are still open, where that is fewer than before; empty: unchanged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowanceRequest:
+    """Asks for budget of a capped batch, or (negative) gives some back."""
+
+    batch_id: str
+    picousd: int
+    minimum_picousd: int = 0
+    """Give at least this or nothing; what is given is never more than what the cap leaves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Everything a worker makes durable at once. At most 8 MiB of records, unless a single one is larger."""
+
+    worker: WorkerId
+    number: int
+    """One more than the last that landed; `Store.checkpoint_number` tells later whether this one did."""
+    now_ms: int
+    segments: Sequence[SegmentChange] = ()
+    spent: dict[str, int] = field(default_factory=dict)
+    """By batch: picousd that left this worker's allowance since the last checkpoint because the attempts ended, whose
+    known cost is in the segments' tallies. Not fenced."""
+    claim: ClaimRequest | None = None
+    allowances: Sequence[AllowanceRequest] = ()
+    pauses: Sequence[tuple[str, Pause]] = ()
+    """(batch_id, pause) facts to write, if the batch has open rows; a later one of the same cause replaces nothing."""
+    gate_passed: Sequence[str] = ()
+    """Batches whose gate was passed in their present round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSignals:
+    """What a worker must know of a batch it holds segments of."""
+
+    batch_id: str
+    round: int
+    closing: FailureKind | None
+    """CANCELLED, EXPIRED or STOPPED once asked for: stop sending, let what is out finish, close the segments."""
+    paused: bool
+    deadline_ms: int
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointResult:
+    lost: frozenset[SegmentKey] = frozenset()
+    """Segments whose epoch is no longer this worker's: nothing of them was written but the orphan spend."""
+    claimed: Sequence[ClaimedSegment] = ()
+    signals: dict[str, BatchSignals] = field(default_factory=dict)
+    """Of every batch named by a held or claimed segment, and of the one that the claim asked for alone: its worker
+    may never get a segment of it, and has to learn that it has ended or is paused."""
+    allowances: dict[str, int] = field(default_factory=dict)
+    """Picousd given, by batch; 0: the cap leaves less than the minimum."""
+    settled: Sequence[str] = ()
+    """Batches that this transaction settled."""
