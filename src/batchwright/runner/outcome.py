@@ -106,12 +106,14 @@ def gate_texts(status: BatchStatus) -> tuple[str, ...]:
     return ()
 
 
-def with_word_of_export(outcome: RunOutcome, delivery: Delivery) -> RunOutcome:
-    """Of a batch that has ended under a command that was given no place for the answers: says how to get them. The
-    library, which has no command, reads them from the store."""
-    if not delivery.nothing or not delivery.command or outcome.report is None:
+def with_word_of_export(outcome: RunOutcome, delivery: Delivery, *, wrote: bool = True) -> RunOutcome:
+    """Of a batch that has ended under a command that was given no place for the answers, or has only looked on (`wrote`
+    False): says how to get them. The library, which has no command, reads them from the store."""
+    if (wrote and not delivery.nothing) or not delivery.command or outcome.report is None:
         return outcome
-    word = f"The answers are kept. This writes them: {commands.export_anywhere(outcome.batch_id)}"
+    batch_id = outcome.batch_id
+    how = commands.export_anywhere(batch_id) if delivery.nothing else commands.export(batch_id, delivery)
+    word = f"The answers are kept. This writes them: {how}"
     return replace(outcome, closing=(*outcome.closing, word))
 
 

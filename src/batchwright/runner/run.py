@@ -88,7 +88,7 @@ async def _seen(driven: Driven, delivery: Delivery, seams: Seams) -> RunOutcome:
     """A batch that was only looked at. Of one that has ended the report is that of its run, made of its rows."""
     if driven.status.terminal:
         seen = await deliver(driven.status, replace(delivery, nothing=True), driven.timing, seams)
-        return with_word_of_export(seen, delivery)
+        return with_word_of_export(seen, delivery, wrote=False)
     return watched(driven, delivery)
 
 
