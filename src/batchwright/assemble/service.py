@@ -48,24 +48,31 @@ class _Server(uvicorn.Server):
 
 
 async def serve(settings: Settings, request: ServeRequest, *, say: Callable[[str], None]) -> int:
-    """Serves until it is interrupted; returns the exit code. Raises UsageError for a place it may not serve at."""
-    loop = asyncio.get_running_loop()
-    with interrupts_of_process(loop) as interrupts:
-        async with open_machine(settings, readers=READERS) as machine, swept(machine, say), AsyncExitStack() as stack:
-            machine.find_price.load()
-            _check_place(machine, request.host)
-            listener = _listen(request.host, request.port)
-            stack.callback(listener.close)
-            worker = None
-            if request.works:
-                vendors = await stack.enter_async_context(open_vendors(settings, machine.clock))
-                worker = start_worker(machine, vendors, say=say, asked=LaneLimits())
-                machine.batches.claimable = worker.look_again
-            server = _Server(_config(machine, request.ceilings, say))
-            say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
-            _say_first_key(machine, say)
-            await _until_interrupted(server, listener, worker, interrupts)
+    """Serves until the process is interrupted; returns the exit code. Raises UsageError for a place it may not serve
+    at."""
+    with interrupts_of_process(asyncio.get_running_loop()) as interrupts:
+        await serve_until(interrupts, settings, request, say=say)
         return 130 if interrupts.count else 0
+
+
+async def serve_until(
+    interrupts: CountedInterrupts, settings: Settings, request: ServeRequest, *, say: Callable[[str], None]
+) -> None:
+    """Serves until `interrupts` counts one, or the service or its worker ends by itself."""
+    async with open_machine(settings, readers=READERS) as machine, swept(machine, say), AsyncExitStack() as stack:
+        machine.find_price.load()
+        _check_place(machine, request.host)
+        listener = _listen(request.host, request.port)
+        stack.callback(listener.close)
+        worker = None
+        if request.works:
+            vendors = await stack.enter_async_context(open_vendors(settings, machine.clock))
+            worker = start_worker(machine, vendors, say=say, asked=LaneLimits())
+            machine.batches.claimable = worker.look_again
+        server = _Server(_config(machine, request.ceilings, say))
+        say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
+        _say_first_key(machine, say)
+        await _until_interrupted(server, listener, worker, interrupts)
 
 
 async def _until_interrupted(
