@@ -268,8 +268,8 @@ def test_whoever_ends_a_batch_without_a_file_is_told_of_export(
     watching = Delivery(nothing=True, command=("batchwright", "watch"))
     assert asyncio.run(look_on(batch_id, watching, seams)).closing == (word,)
     elsewhere = replace(watching, nothing=False, output=Path("mine.jsonl"))
-    (told,) = asyncio.run(look_on(batch_id, elsewhere, seams)).closing
-    assert f"batchwright export {batch_id} -o mine.jsonl" in told, "who looked on with a place of his own has no file"
+    (say,) = asyncio.run(look_on(batch_id, elsewhere, seams)).closing
+    assert f"batchwright export {batch_id} -o mine.jsonl" in say, "who looked on with a place of his own has no file"
 
 
 def test_the_library_is_told_of_no_command(machine: Machine) -> None:
