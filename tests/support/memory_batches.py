@@ -153,8 +153,17 @@ class MemoryBatches:
         return self._batch(text).batch_id
 
     async def find(
-        self, *, identity: str = "", source: str = "", before: str = "", limit: int = 50
+        self,
+        *,
+        identity: str = "",
+        source: str = "",
+        before: str = "",
+        limit: int = 50,
+        created_after_ms: int = 0,
+        created_before_ms: int = 0,
     ) -> list[BatchStatus]:
+        assert not created_after_ms, "every batch here was created at 1 ms"
+        assert not created_before_ms
         newest = self._batch(before).number if before else len(self.batches)
         found = [
             batch

@@ -170,6 +170,8 @@ class InputRow(msgspec.Struct, array_like=True, gc=False):
     """1-based physical line (or CSV record) of the source; 0 where there is none."""
     model_prefix: str = ""
     """What was taken off the row's model name because it named a vendor of ours (`local/`); empty where nothing was."""
+    source_index: int = -1
+    """The row's request_index in the batch that this one retries; -1: it came from a caller."""
 
 
 class SegmentKey(NamedTuple):

@@ -131,11 +131,14 @@ class StoreBatches:
             await self._clock.sleep(LOOK_AGAIN_S)
 
     async def status(self, batch_id: str) -> BatchStatus:
-        return self._status(await self._get(batch_id))
+        return await asyncio.to_thread(lambda: self._status(self._read(batch_id)))
 
     async def _get(self, batch_id: str) -> BatchRow:
+        return await asyncio.to_thread(self._read, batch_id)
+
+    def _read(self, batch_id: str) -> BatchRow:
         """Raises NoSuchBatch for another account's, in the very words for one that is not there."""
-        batch = await asyncio.to_thread(self._store.get_batch, batch_id)
+        batch = self._store.get_batch(batch_id)
         if batch.tenant.account != self._tenant.account:
             raise NoSuchBatch(f"There is no batch {batch_id} in this state folder.")
         return batch
@@ -156,13 +159,35 @@ class StoreBatches:
         return next((batch.batch_id for batch in found if batch.batch_id == prefix), found[0].batch_id)
 
     async def find(
-        self, *, identity: str = "", source: str = "", before: str = "", limit: int = 50
+        self,
+        *,
+        identity: str = "",
+        source: str = "",
+        before: str = "",
+        limit: int = 50,
+        created_after_ms: int = 0,
+        created_before_ms: int = 0,
     ) -> list[BatchStatus]:
-        found = await self._find(identity=identity, source=source, before=before, limit=limit)
-        return [self._status(batch) for batch in found]
+        found = await self._find(
+            identity=identity,
+            source=source,
+            before=before,
+            limit=limit,
+            created_after_ms=created_after_ms,
+            created_before_ms=created_before_ms,
+        )
+        return await asyncio.to_thread(lambda: [self._status(batch) for batch in found])
 
     async def _find(
-        self, *, prefix: str = "", identity: str = "", source: str = "", before: str = "", limit: int
+        self,
+        *,
+        prefix: str = "",
+        identity: str = "",
+        source: str = "",
+        before: str = "",
+        limit: int,
+        created_after_ms: int = 0,
+        created_before_ms: int = 0,
     ) -> list[BatchRow]:
         return await asyncio.to_thread(
             self._store.find_batches,
@@ -172,6 +197,8 @@ class StoreBatches:
             account=self._tenant.account,
             before=before,
             limit=limit,
+            created_after_ms=created_after_ms,
+            created_before_ms=created_before_ms,
         )
 
     async def rows(
@@ -255,7 +282,10 @@ class StoreBatches:
         return await BatchRepricing(self._repricing, batch, every=every).run()
 
     async def check_delete(self, batch_id: str) -> None:
-        batch = await self._get(batch_id)
+        await asyncio.to_thread(self._check_delete, batch_id)
+
+    def _check_delete(self, batch_id: str) -> None:
+        batch = self._read(batch_id)
         if not batch.facts.settled:
             state = derive(batch.facts, batch.tally).value
             raise WrongState(f"{batch_id} has not ended ({state}); `batchwright cancel {batch_id}` ends it")
@@ -271,6 +301,7 @@ class StoreBatches:
         return [(line.key, line.sum) for line in lines]
 
     def _status(self, batch: BatchRow) -> BatchStatus:
+        """In a thread: whether it is live is asked of the store."""
         state = derive(batch.facts, batch.tally)
         return BatchStatus(
             batch_id=batch.batch_id,

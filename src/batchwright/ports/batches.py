@@ -128,9 +128,17 @@ class Batches(Protocol):
         """A full id from a unique prefix (with or without `batch_`), or `@last`. Raises NoSuchBatch."""
 
     async def find(
-        self, *, identity: str = "", source: str = "", before: str = "", limit: int = 50
+        self,
+        *,
+        identity: str = "",
+        source: str = "",
+        before: str = "",
+        limit: int = 50,
+        created_after_ms: int = 0,
+        created_before_ms: int = 0,
     ) -> list[BatchStatus]:
-        """Newest first. `before`: only batches older than this one."""
+        """Newest first. `before`: only batches older than this one. `created_after_ms`: at that moment or later,
+        `created_before_ms`: earlier than it; 0: whenever."""
 
     def rows(
         self,

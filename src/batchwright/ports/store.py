@@ -341,9 +341,11 @@ class Store(Keys, Protocol):
         account: str = "",
         before: str = "",
         limit: int = 50,
+        created_after_ms: int = 0,
+        created_before_ms: int = 0,
     ) -> list[BatchRow]:
         """Newest first; filters are combined. `accepting`: only batches whose intake is not closed. `before`: only
-        batches older than this one."""
+        batches older than this one. `created_after_ms`: at that moment or later, `created_before_ms`: earlier."""
 
     def find_idempotent(self, account: str, key: str, now_ms: int) -> IdempotentBatch | None:
         """The batch that the account's key made within the last day."""

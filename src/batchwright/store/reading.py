@@ -66,6 +66,8 @@ class BatchFilter:
     accepting: bool
     account: str
     before: str
+    created_after_ms: int
+    created_before_ms: int
 
 
 def get_batch(connection: Connection, batch_id: str) -> BatchRow:
@@ -117,6 +119,10 @@ def find_batches(connection: Connection, wish: BatchFilter, limit: int) -> list[
     if wish.before:
         place = select(batch.c.seq).where(batch.c.batch_id == wish.before).scalar_subquery()
         statement = statement.where(batch.c.seq < place)
+    if wish.created_after_ms:
+        statement = statement.where(batch.c.created_at_ms >= wish.created_after_ms)
+    if wish.created_before_ms:
+        statement = statement.where(batch.c.created_at_ms < wish.created_before_ms)
     if wish.accepting:
         statement = statement.where(batch.c.phase == "accepting")
     return [batch_row(connection, row) for row in connection.execute(statement).all()]

@@ -190,9 +190,18 @@ class SqlStore:
         account: str = "",
         before: str = "",
         limit: int = 50,
+        created_after_ms: int = 0,
+        created_before_ms: int = 0,
     ) -> list[BatchRow]:
         wish = reading.BatchFilter(
-            prefix=prefix, identity=identity, source=source, accepting=accepting, account=account, before=before
+            prefix=prefix,
+            identity=identity,
+            source=source,
+            accepting=accepting,
+            account=account,
+            before=before,
+            created_after_ms=created_after_ms,
+            created_before_ms=created_before_ms,
         )
         with self._connections.read() as connection:
             return reading.find_batches(connection, wish, limit)

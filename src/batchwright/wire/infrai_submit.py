@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec import Raw
 
@@ -85,7 +87,7 @@ def read_options(values: dict[str, str]) -> BatchOptions:
     try:
         return _options(msgspec.convert(fields, _Body, strict=False))
     except msgspec.ValidationError as error:
-        raise BadSubmit(f"a parameter is not as expected: {error}", _param_of(error)) from None
+        raise BadSubmit(f"a parameter is not as expected: {error}", param_of(error)) from None
 
 
 def _decode(body: bytes) -> _Body:
@@ -93,7 +95,7 @@ def _decode(body: bytes) -> _Body:
     try:
         return _body.decode(body)
     except msgspec.ValidationError as error:
-        raise BadSubmit(_sentence(error), _param_of(error)) from None
+        raise BadSubmit(sentence_of(error, _Body.__struct_encode_fields__), param_of(error)) from None
     except (msgspec.DecodeError, RecursionError) as error:
         mended = mend_surrogates(body)
         if mended != body:
@@ -106,17 +108,20 @@ def _options(body: _Body) -> BatchOptions:
     if len(key) > MAX_KEY_CHARS:
         raise BadSubmit(f"idempotency_key has {len(key)} characters; at most {MAX_KEY_CHARS}", "idempotency_key")
     return BatchOptions(
-        timeout_s=_timeout_s(body.batch_timeout),
+        timeout_s=read_timeout(body.batch_timeout),
         metadata=_metadata(body.metadata or {}),
         idempotency_key=key,
-        max_cost_picousd=_amount(body.max_cost_usd),
-        on_uncertain=OnUncertain(_choice("on_uncertain", body.on_uncertain or OnUncertain.RETRY, tuple(OnUncertain))),
-        on_gate=OnGate(_choice("on_gate", body.on_gate or OnGate.STOP, tuple(OnGate))),
+        max_cost_picousd=read_amount(body.max_cost_usd),
+        on_uncertain=OnUncertain(
+            read_choice("on_uncertain", body.on_uncertain or OnUncertain.RETRY, tuple(OnUncertain))
+        ),
+        on_gate=OnGate(read_choice("on_gate", body.on_gate or OnGate.STOP, tuple(OnGate))),
         max_attempts=_attempts(body.max_attempts),
     )
 
 
-def _timeout_s(value: str | float | None) -> float:
+def read_timeout(value: str | float | None) -> float:
+    """Seconds; 0: not said. Raises BadSubmit, as those below."""
     if value is None:
         return 0.0
     try:
@@ -144,7 +149,8 @@ def _metadata(given: dict[str, str | int | float | bool | None]) -> dict[str, st
     return metadata
 
 
-def _amount(value: str | float | None) -> int:
+def read_amount(value: str | float | None) -> int:
+    """`max_cost_usd` in 1e-12 USD; -1: not said."""
     if value is None:
         return -1
     try:
@@ -164,13 +170,14 @@ def _attempts(value: int | None) -> int:
     return value
 
 
-def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+def read_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise BadSubmit(f"{name}: expected {' or '.join(choices)}, found {value[:40]!r}", name)
     return value
 
 
-def _param_of(error: msgspec.ValidationError) -> str:
+def param_of(error: msgspec.ValidationError) -> str:
+    """The top field that msgspec means; empty: the body as a whole."""
     text = str(error)
     if "unknown field `" in text:
         return text.split("unknown field `", 1)[1].split("`", 1)[0]
@@ -178,9 +185,10 @@ def _param_of(error: msgspec.ValidationError) -> str:
     return path.rstrip("`").split(".")[0].split("[")[0] if found else ""
 
 
-def _sentence(error: msgspec.ValidationError) -> str:
-    param = _param_of(error)
+def sentence_of(error: msgspec.ValidationError, known: Iterable[str]) -> str:
+    """Without msgspec's path, which names the field in its own way."""
+    param = param_of(error)
     if "unknown field" in str(error):
-        known = ", ".join(sorted(_Body.__struct_fields__))
-        return f"there is no field {param!r}; known are: {known}"
-    return f"{param or 'the body'}: {str(error).split(' - at')[0][:1].lower()}{str(error).split(' - at')[0][1:]}"
+        return f"there is no field {param!r}; known are: {', '.join(sorted(known)) or 'none'}"
+    text = str(error).split(" - at")[0]
+    return f"{param or 'the body'}: {text[:1].lower()}{text[1:]}"

@@ -98,8 +98,10 @@ def cost_text(record: Record | None) -> bytes:
 
 
 def _label(view: RowView) -> bytes:
-    custom_id = view.input.custom_id
-    return b"" if custom_id is None else b'"custom_id":%b,' % string(custom_id)
+    """What names the row beside its request_index."""
+    row = view.input
+    label = b"" if row.custom_id is None else b'"custom_id":%b,' % string(row.custom_id)
+    return label if row.source_index < 0 else b'%b"source_index":%d,' % (label, row.source_index)
 
 
 def _other_line(view: RowView, *, response: bool = True) -> bytes:

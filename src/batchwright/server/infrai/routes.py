@@ -7,6 +7,8 @@ from starlette.routing import Route
 
 from batchwright.core.tenants import Scope
 from batchwright.server.asking import Ask, Handler, Shell
+from batchwright.server.infrai.lifecycle import cancel, delete, pause, resume, retry
+from batchwright.server.infrai.listing import list_batches
 from batchwright.server.infrai.results import results
 from batchwright.server.infrai.status_view import status_view
 from batchwright.server.infrai.submit import submit
@@ -22,6 +24,12 @@ ROUTES: tuple[tuple[str, str, Handler, Scope | None], ...] = (
     ("POST", f"{BASE}/submit", submit, Scope.SUBMIT),
     ("GET", f"{BASE}/status/{{batch_id}}", status, Scope.READ),
     ("GET", f"{BASE}/results/{{batch_id}}", results, Scope.READ),
+    ("GET", f"{BASE}/list", list_batches, Scope.READ),
+    ("POST", f"{BASE}/cancel/{{batch_id}}", cancel, Scope.SUBMIT),
+    ("POST", f"{BASE}/pause/{{batch_id}}", pause, Scope.SUBMIT),
+    ("POST", f"{BASE}/resume/{{batch_id}}", resume, Scope.SUBMIT),
+    ("POST", f"{BASE}/retry/{{batch_id}}", retry, Scope.SUBMIT),
+    ("POST", f"{BASE}/delete/{{batch_id}}", delete, Scope.SUBMIT),
 )
 
 

@@ -58,9 +58,11 @@ async def submit(ask: Ask) -> Response:
 
 
 def idempotency_key(ask: Ask, options: BatchOptions) -> str:
+    return check_key(ask.request.headers.get("idempotency-key", ""), options.idempotency_key)
+
+
+def check_key(header: str, field: str) -> str:
     """From the header or the field; both only if they agree."""
-    header = ask.request.headers.get("idempotency-key", "")
-    field = options.idempotency_key
     if header and field and header != field:
         raise Fault(
             "INVALID_REQUEST",

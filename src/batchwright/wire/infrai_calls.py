@@ -1,0 +1,131 @@
+"""The small bodies of Infrai's face: what a retry, a pause, a resume asks. No body at all is an empty object."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeVar
+
+import msgspec
+
+from batchwright.core.failures import FailureKind, Flag
+from batchwright.wire.infrai_submit import (
+    MAX_KEY_CHARS,
+    BadSubmit,
+    param_of,
+    read_amount,
+    read_choice,
+    read_timeout,
+    sentence_of,
+)
+from batchwright.wire.json_text import BOM, mend_surrogates
+
+MAX_REASON_CHARS = 500
+
+
+class RetryAs(StrEnum):
+    ROUND = "round"
+    """In place: the same batch, a new round."""
+    NEW = "new"
+    """The same rows as a batch of their own."""
+
+
+class RetryCall(msgspec.Struct, kw_only=True, frozen=True):
+    how: RetryAs
+    kinds: frozenset[FailureKind]
+    flags: frozenset[Flag]
+    """Both empty: every row without success."""
+    timeout_s: float
+    """0: not said."""
+    max_cost_picousd: int
+    """-1: not said."""
+    round: int
+    """The round whose rows are meant; -1: whichever it is."""
+    idempotency_key: str
+
+
+class _Empty(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class _Pause(_Empty, forbid_unknown_fields=True, kw_only=True):
+    reason: str = "paused by its user"
+
+
+class _Resume(_Empty, forbid_unknown_fields=True, kw_only=True):
+    max_cost_usd: str | int | float | None = None
+
+
+class _Retry(_Empty, forbid_unknown_fields=True, kw_only=True, rename={"how": "as"}):
+    how: str = RetryAs.ROUND
+    kinds: list[str] = []
+    flags: list[str] = []
+    batch_timeout: str | int | float | None = None
+    max_cost_usd: str | int | float | None = None
+    round: int | None = None
+    idempotency_key: str | None = None
+
+
+_T = TypeVar("_T", bound=_Empty)
+
+
+def read_nothing(body: bytes) -> None:
+    """Raises BadSubmit, as all here, for a body that says more than the call can do."""
+    _decode(body, _Empty)
+
+
+def read_pause(body: bytes) -> str:
+    """The reason."""
+    reason = _decode(body, _Pause).reason.strip()
+    if not 0 < len(reason) <= MAX_REASON_CHARS:
+        raise BadSubmit(f"reason: expected 1 to {MAX_REASON_CHARS} characters, found {len(reason)}", "reason")
+    return reason
+
+
+def read_resume(body: bytes) -> int:
+    """The new cap in 1e-12 USD; -1: the cap stays."""
+    return read_amount(_decode(body, _Resume).max_cost_usd)
+
+
+def read_retry(body: bytes) -> RetryCall:
+    found = _decode(body, _Retry)
+    how = RetryAs(read_choice("as", found.how, tuple(RetryAs)))
+    key = found.idempotency_key or ""
+    if len(key) > MAX_KEY_CHARS:
+        raise BadSubmit(f"idempotency_key has {len(key)} characters; at most {MAX_KEY_CHARS}", "idempotency_key")
+    if found.round is not None and found.round < 0:
+        raise BadSubmit(f"round: expected a whole number from 0, found {found.round}", "round")
+    if how is RetryAs.ROUND:
+        _refuse_in_place(found)
+    return RetryCall(
+        how=how,
+        kinds=frozenset(FailureKind(read_choice("kinds", kind, tuple(FailureKind))) for kind in found.kinds),
+        flags=frozenset(Flag(read_choice("flags", flag, tuple(Flag))) for flag in found.flags),
+        timeout_s=read_timeout(found.batch_timeout),
+        max_cost_picousd=read_amount(found.max_cost_usd),
+        round=-1 if found.round is None else found.round,
+        idempotency_key=key,
+    )
+
+
+def _refuse_in_place(found: _Retry) -> None:
+    """What a new round could not keep to is no option of it."""
+    if found.max_cost_usd is not None:
+        raise BadSubmit("max_cost_usd: a new round keeps the batch's cap; `as` new takes another", "max_cost_usd")
+    if found.idempotency_key:
+        raise BadSubmit(
+            "idempotency_key: a new round takes `round`, the round whose rows are meant; `as` new takes a key",
+            "idempotency_key",
+        )
+
+
+def _decode(body: bytes, form: type[_T]) -> _T:
+    body = body.removeprefix(BOM)
+    try:
+        return msgspec.json.decode(body.strip() or b"{}", type=form)
+    except msgspec.ValidationError as error:
+        raise BadSubmit(sentence_of(error, form.__struct_encode_fields__), param_of(error)) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        mended = mend_surrogates(body)
+        if mended != body:
+            return _decode(mended, form)
+        raise BadSubmit(f"the body is not JSON: {error}", json=False) from None

@@ -1,0 +1,201 @@
+"""Cancel, pause, resume, retry, delete: what each does, and what the state does not allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.scripted_vendor import ScriptedVendor
+from support.service import BATCH, RunningService, chat, chats
+
+
+def refused(service: RunningService, call: str, batch_id: str, body: object = None) -> dict[str, Any]:
+    answer = service.post(f"{BATCH}/{call}/{batch_id}", body)
+    assert (answer.status_code, answer.json()["ok"]) == (409, False), answer.text
+    error: dict[str, Any] = answer.json()["error"]
+    assert error["code"] == "WRONG_STATE"
+    assert not error["retryable"]
+    return error
+
+
+def done(service: RunningService, call: str, batch_id: str, body: object = None) -> dict[str, Any]:
+    answer = service.post(f"{BATCH}/{call}/{batch_id}", body)
+    assert answer.status_code == 200, answer.text
+    data: dict[str, Any] = answer.json()["data"]
+    return data
+
+
+def test_cancel_ends_a_batch_and_harms_nobody_when_asked_twice(
+    scripted: RunningService, vendor: ScriptedVendor
+) -> None:
+    vendor.set(hold=True)
+    batch_id = scripted.submit(chats(600))
+    vendor.wait_for(lambda vendor: len(vendor.hits) >= 4)
+    assert done(scripted, "cancel", batch_id, {})["state"] == "cancelling"
+    assert done(scripted, "cancel", batch_id)["state"] == "cancelling"
+    assert "cancelling" in refused(scripted, "pause", batch_id)["message"]
+    vendor.set(hold=False)
+    status = scripted.ended(batch_id)
+    assert status["state"] == "cancelled"
+    assert status["completed_count"] >= 4, "what was out is paid for and kept"
+    assert status["completed_count"] + status["failed_count"] == status["total_count"] == 600
+    assert status["cancelled_count"] == status["failed_count"] == status["error_kinds"]["cancelled"]
+    assert done(scripted, "cancel", batch_id)["state"] == "cancelled"
+
+
+def test_pause_holds_rows_back_until_resume(scripted: RunningService, vendor: ScriptedVendor) -> None:
+    vendor.set(hold=True)
+    batch_id = scripted.submit(chats(600))
+    vendor.wait_for(lambda vendor: len(vendor.hits) >= 4)
+    paused = done(scripted, "pause", batch_id, {"reason": "lunch"})
+    assert (paused["state"], paused["paused_reason"], paused["terminal"]) == ("paused", "lunch", False)
+    vendor.set(hold=False)
+    vendor.wait_for(lambda vendor: not vendor.in_flight)
+    held = scripted.status(batch_id)
+    assert held["state"] == "paused"
+    assert held["pending_count"] > 0
+    assert done(scripted, "resume", batch_id)["paused_reason"] is None
+    assert scripted.ended(batch_id)["completed_count"] == 600
+
+
+def test_a_batch_that_has_ended_is_neither_paused_resumed_nor_cancelled(scripted: RunningService) -> None:
+    batch_id = scripted.submit(chats(3))
+    scripted.ended(batch_id)
+    for call in ("pause", "resume", "cancel"):
+        assert "is completed" in refused(scripted, call, batch_id)["message"]
+
+
+def test_retry_sends_the_failed_rows_again_in_place(scripted: RunningService, vendor: ScriptedVendor) -> None:
+    batch_id = scripted.submit([chat("a"), chat("[[status=400 times=1]] b"), chat("c"), 7])  # type: ignore[list-item]
+    status = scripted.ended(batch_id)
+    assert (status["state"], status["error_kinds"]) == ("partial", {"invalid_request": 1, "invalid_row": 1})
+    sent = len(vendor.hits)
+    data = done(scripted, "retry", batch_id)
+    assert (data["retried_count"], data["round"]) == (1, 1)
+    again = scripted.ended(batch_id)
+    assert (again["completed_count"], again["round"], len(vendor.hits)) == (3, 1, sent + 1)
+    assert [item["ok"] for item in scripted.results(batch_id)] == [True, True, True, False]
+    assert done(scripted, "retry", batch_id)["retried_count"] == 0, "the row that is none is never sent"
+
+
+def test_retry_chooses_by_kind_and_flag(scripted: RunningService) -> None:
+    rows = [
+        chat("[[status=400 times=1]] a"),
+        chat("[[status=404 code=model_not_found times=1]] b"),
+        chat("[[finish=length]] c"),
+    ]
+    batch_id = scripted.submit(rows)
+    first = scripted.ended(batch_id)
+    assert first["error_kinds"] == {"invalid_request": 1, "model_not_found": 1}
+    assert done(scripted, "retry", batch_id, {"kinds": ["model_not_found"]})["retried_count"] == 1
+    assert scripted.ended(batch_id)["error_kinds"] == {"invalid_request": 1}
+    assert done(scripted, "retry", batch_id, {"flags": ["truncated"], "batch_timeout": "5m"})["retried_count"] == 1
+    assert scripted.ended(batch_id)["completed_count"] == 2
+
+
+def test_a_retry_of_a_round_that_is_over_is_refused(scripted: RunningService) -> None:
+    batch_id = scripted.submit([chat("[[status=400]] a"), chat("b")])
+    scripted.ended(batch_id)
+    assert done(scripted, "retry", batch_id, {"round": 0})["round"] == 1
+    scripted.ended(batch_id)
+    error = refused(scripted, "retry", batch_id, {"round": 0})
+    assert ("round 1" in error["message"], error["param"]) == (True, "round")
+
+
+def test_a_batch_that_runs_is_not_retried_nor_deleted(scripted: RunningService, vendor: ScriptedVendor) -> None:
+    vendor.set(hold=True)
+    batch_id = scripted.submit(chats(2))
+    scripted.until(batch_id, lambda status: status["state"] in ("queued", "running"))
+    for call, body in (("retry", None), ("retry", {"as": "new"}), ("delete", None)):
+        message = refused(scripted, call, batch_id, body)["message"]
+        assert "is queued" in message or "is running" in message
+    vendor.set(hold=False)
+    scripted.ended(batch_id)
+
+
+def test_failed_rows_become_a_batch_of_their_own(scripted: RunningService) -> None:
+    rows = [
+        chat("a"),
+        chat("[[status=400 times=1]] b"),
+        chat("c"),
+        chat("[[status=400 times=1]] d", custom_id="dd"),
+        {"no": 1},
+    ]
+    batch_id = scripted.submit(rows, metadata={"job": "j"})
+    before = scripted.ended(batch_id)
+    data = done(scripted, "retry", batch_id, {"as": "new"})
+    assert data["batch_id"] != batch_id
+    assert (data["total_count"], data["retried_count"]) == (2, 2)
+    assert data["metadata"] == {"job": "j", "retry_of": batch_id}
+    assert scripted.ended(data["batch_id"])["state"] == "completed"
+    items = scripted.results(data["batch_id"])
+    assert [(item["request_index"], item["source_index"]) for item in items] == [(0, 1), (1, 3)]
+    assert [item.get("custom_id") for item in items] == [None, "dd"]
+    assert [item["result"]["content"] for item in items] == ["b", "d"]
+    assert scripted.status(batch_id) == before, "the old batch stands as it was"
+    assert not any("source_index" in item for item in scripted.results(batch_id))
+
+
+def test_a_retry_as_new_is_asked_twice_and_made_once(scripted: RunningService) -> None:
+    batch_id = scripted.submit([chat("[[status=400]] a"), chat("b")])
+    scripted.ended(batch_id)
+    asked = {"as": "new", "idempotency_key": "k"}
+    first, again = (scripted.post(f"{BATCH}/retry/{batch_id}", asked) for _ in range(2))
+    assert first.json()["data"]["batch_id"] == again.json()["data"]["batch_id"]
+    assert ("idempotency-replayed" in first.headers, again.headers["idempotency-replayed"]) == (False, "true")
+    other = scripted.post(f"{BATCH}/retry/{batch_id}", asked | {"kinds": ["invalid_request"]})
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "IDEMPOTENCY_CONFLICT")
+
+
+def test_nothing_to_retry_makes_no_new_batch(scripted: RunningService) -> None:
+    batch_id = scripted.submit(chats(2))
+    scripted.ended(batch_id)
+    assert "completed" in refused(scripted, "retry", batch_id, {"as": "new"})["message"]
+
+
+@pytest.mark.parametrize(
+    ("call", "body", "param"),
+    [
+        ("retry", {"kinds": ["nonsense"]}, "kinds"),
+        ("retry", {"flags": ["nonsense"]}, "flags"),
+        ("retry", {"as": "other"}, "as"),
+        ("retry", {"batch_timeout": "soon"}, "batch_timeout"),
+        ("retry", {"max_cost_usd": 1}, "max_cost_usd"),
+        ("retry", {"idempotency_key": "k"}, "idempotency_key"),
+        ("retry", {"round": -1}, "round"),
+        ("retry", {"kind": ["timeout"]}, "kind"),
+        ("retry", {"kinds": "timeout"}, "kinds"),
+        ("pause", {"reason": ""}, "reason"),
+        ("resume", {"max_cost_usd": -1}, "max_cost_usd"),
+        ("cancel", {"force": True}, "force"),
+        ("delete", {"force": True}, "force"),
+    ],
+)
+def test_what_a_call_cannot_do_is_refused_by_name(
+    scripted: RunningService, call: str, body: dict[str, object], param: str
+) -> None:
+    batch_id = scripted.submit([chat("[[status=400]] a")])
+    scripted.ended(batch_id)
+    answer = scripted.post(f"{BATCH}/{call}/{batch_id}", body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_REQUEST"), answer.text
+    assert answer.json()["error"]["param"] == param
+    assert scripted.status(batch_id)["round"] == 0
+
+
+def test_rows_that_can_never_be_sent_are_no_choice(scripted: RunningService) -> None:
+    batch_id = scripted.submit([chat("a"), 5])  # type: ignore[list-item]
+    scripted.ended(batch_id)
+    answer = scripted.post(f"{BATCH}/retry/{batch_id}", {"kinds": ["invalid_row"]})
+    assert (answer.status_code, "invalid_row" in answer.json()["error"]["message"]) == (400, True)
+
+
+def test_a_deleted_batch_is_gone_in_every_route(scripted: RunningService) -> None:
+    batch_id = scripted.submit(chats(2))
+    scripted.ended(batch_id)
+    assert done(scripted, "delete", batch_id) == {"batch_id": batch_id, "deleted": True}
+    gone = [scripted.get(f"{BATCH}/{route}/{batch_id}") for route in ("status", "results")]
+    gone += [scripted.post(f"{BATCH}/{route}/{batch_id}") for route in ("cancel", "pause", "resume", "retry", "delete")]
+    never = scripted.get(f"{BATCH}/status/batch_{'0' * 24}").json()["error"]
+    for answer in gone:
+        assert (answer.status_code, answer.json()["error"]) == (404, never)
