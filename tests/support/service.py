@@ -55,6 +55,8 @@ class RunningService:
     said: list[str] = field(default_factory=list)
     """What it told the person at the terminal."""
     clients: list[httpx.Client] = field(default_factory=list)
+    stop: Callable[[], None] = lambda: None
+    """Ends it, as Ctrl-C does; returns when it has ended."""
 
     def client(self, key: str | None = None) -> httpx.Client:
         """Asks with this key (the first; "" for none) and is closed with the service."""
@@ -113,8 +115,10 @@ class RunningService:
     def until(self, batch_id: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The batch's status once this holds of it."""
         until_s = time.monotonic() + PATIENCE_S
-        while not condition(status := self.status(batch_id, wait=LONG_POLL_S)):
+        status = self.status(batch_id)
+        while not condition(status):
             assert time.monotonic() < until_s, f"it never came true; the last status: {status}"
+            status = self.status(batch_id, wait=LONG_POLL_S, seen=status["version"])
         return status
 
     def ended(self, batch_id: str) -> dict[str, Any]:
@@ -153,6 +157,7 @@ def serving(
     service = RunningService(settings, key=key)
     request = ServeRequest(host="127.0.0.1", port=0, works=works, ceilings=ceilings or Ceilings())
     thread = _Thread(service, request)
+    service.stop = thread.stop
     with thread:
         service.client()
         try:
@@ -175,11 +180,14 @@ class _Thread:
         if self._error is not None:
             raise self._error
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def stop(self) -> None:
         self._interrupts.raise_count()
         self._interrupts.raise_count()
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "the service did not end"
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.stop()
         if self._error is not None and kind is None:
             raise self._error
 

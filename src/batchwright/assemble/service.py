@@ -22,6 +22,7 @@ from batchwright.fabric.in_process import LoopWorker
 from batchwright.runner.interrupts import CountedInterrupts, interrupts_of_process
 from batchwright.server.app import build_app
 from batchwright.server.service import Ceilings, Service
+from batchwright.server.watching import Watching
 from batchwright.settings import Settings
 
 READERS = 4
@@ -69,14 +70,19 @@ async def serve_until(
             vendors = await stack.enter_async_context(open_vendors(settings, machine.clock))
             worker = start_worker(machine, vendors, say=say, asked=LaneLimits())
             machine.batches.claimable = worker.look_again
-        server = _Server(_config(machine, request.ceilings, say))
+        service = _service(machine, request.ceilings, say)
+        server = _Server(_config(machine, service))
         say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
         _say_first_key(machine, say)
-        await _until_interrupted(server, listener, worker, interrupts)
+        await _until_interrupted(server, listener, worker, interrupts, service.watching)
 
 
 async def _until_interrupted(
-    server: _Server, listener: socket.socket, worker: LoopWorker | None, interrupts: CountedInterrupts
+    server: _Server,
+    listener: socket.socket,
+    worker: LoopWorker | None,
+    interrupts: CountedInterrupts,
+    watching: Watching,
 ) -> None:
     """Both end together: a service without its worker would take rows that nobody sends."""
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
@@ -85,6 +91,7 @@ async def _until_interrupted(
     tasks = [task for task in (serving, working, interrupted) if task is not None]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
+    watching.end()
     if worker is not None:
         now = asyncio.create_task(_now(worker, interrupts), name="second interrupt")
         await worker.stop(grace=True)
@@ -100,8 +107,8 @@ async def _now(worker: LoopWorker, interrupts: CountedInterrupts) -> None:
     await worker.stop(grace=False)
 
 
-def _config(machine: Machine, ceilings: Ceilings, say: Callable[[str], None]) -> uvicorn.Config:
-    service = Service(
+def _service(machine: Machine, ceilings: Ceilings, say: Callable[[str], None]) -> Service:
+    return Service(
         batches_of=machine.batches.of,
         keys=machine.store,
         clock=machine.clock,
@@ -109,9 +116,13 @@ def _config(machine: Machine, ceilings: Ceilings, say: Callable[[str], None]) ->
         destinations=machine.settings.destinations,
         model=machine.settings.model,
         ceilings=ceilings,
+        watching=Watching(machine.clock),
         version=version("batchwright"),
         report=say,
     )
+
+
+def _config(machine: Machine, service: Service) -> uvicorn.Config:
     return uvicorn.Config(
         build_app(service),
         loop="none",

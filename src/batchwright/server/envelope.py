@@ -28,17 +28,26 @@ def success(data: object, *, request_id: str, latency_ms: int, headers: Mapping[
 
 
 def failure(fault: Fault, *, request_id: str, latency_ms: int) -> Response:
-    error: dict[str, Any] = {"code": fault.code, "message": fault.message, "hint": fault.hint or None}
-    error["retryable"] = CALL_CODES[fault.code].retryable
-    if fault.param:
-        error["param"] = fault.param
-    body = {"ok": False, "data": None, "error": error, "metadata": _metadata(request_id, latency_ms)}
+    body = {
+        "ok": False,
+        "data": None,
+        "error": error_object(fault),
+        "metadata": _metadata(request_id, latency_ms),
+    }
     headers = _with_id(None, request_id)
     if fault.retry_after_s:
         headers["Retry-After"] = str(max(1, round(fault.retry_after_s + 0.499)))
     if fault.code == "UNAUTHORIZED":
         headers["WWW-Authenticate"] = "Bearer"
     return Response(_encode(body), status_code=fault.http_status, media_type=JSON, headers=headers)
+
+
+def error_object(fault: Fault) -> dict[str, Any]:
+    error: dict[str, Any] = {"code": fault.code, "message": fault.message, "hint": fault.hint or None}
+    error["retryable"] = CALL_CODES[fault.code].retryable
+    if fault.param:
+        error["param"] = fault.param
+    return error
 
 
 def _metadata(request_id: str, latency_ms: int) -> dict[str, object]:

@@ -11,6 +11,8 @@ from batchwright.core.tenants import Tenant
 from batchwright.ports.batches import Batches
 from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.keys import Keys
+from batchwright.server.pace import Paces
+from batchwright.server.watching import Watching
 
 MIB = 1024 * 1024
 
@@ -43,6 +45,9 @@ class Service:
     model: str = ""
     """Of rows that name none; empty: those are refused."""
     ceilings: Ceilings = field(default_factory=Ceilings)
+    watching: Watching
+    """Who looks on at which batch."""
+    paces: Paces = field(default_factory=Paces)
     version: str
     report: Callable[[str], None]
     """Takes a sentence about something that went wrong and was survived."""

@@ -18,7 +18,7 @@ from batchwright.server.asking import Ask
 from batchwright.server.bodies import read_body
 from batchwright.server.faults import Fault
 from batchwright.server.infrai.retry_new import retry_as_new
-from batchwright.server.infrai.status_view import status_view
+from batchwright.server.infrai.status_view import view_for
 from batchwright.server.infrai.submit import TIMEOUT_S
 from batchwright.wire.infrai_calls import RetryAs, RetryCall, read_nothing, read_pause, read_resume, read_retry
 from batchwright.wire.infrai_submit import BadSubmit
@@ -118,4 +118,4 @@ def _wrong_state(status: BatchStatus, participle: str) -> Fault:
 
 
 def _answer(ask: Ask, status: BatchStatus, **more: object) -> Response:
-    return ask.answer(status_view(status, ask.service.clock.now_ms()) | more)
+    return ask.answer(view_for(ask.service, status) | more)

@@ -17,7 +17,7 @@ from batchwright.core.errors import NoSuchBatch
 from batchwright.ports.batches import BatchStatus
 from batchwright.server.asking import BATCH_ID, Ask
 from batchwright.server.faults import Fault
-from batchwright.server.infrai.status_view import status_view
+from batchwright.server.infrai.status_view import view_for
 
 DEFAULT_BATCHES = 50
 MOST_BATCHES = 200
@@ -66,10 +66,8 @@ async def list_batches(ask: Ask) -> Response:
                 more = more or place + 1 < len(page[:asked])
                 break
         looked += asked
-    now_ms = ask.service.clock.now_ms()
-    return ask.answer(
-        {"items": [status_view(status, now_ms) for status in found], "next_cursor": cursor if more else None}
-    )
+    items = [view_for(ask.service, status) for status in found]
+    return ask.answer({"items": items, "next_cursor": cursor if more else None})
 
 
 def _read_filter(ask: Ask) -> _Filter:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from starlette.responses import Response
 from starlette.routing import Route
 
 from batchwright.core.tenants import Scope
-from batchwright.server.asking import Ask, Handler, Shell
+from batchwright.server.asking import Handler, Shell
 from batchwright.server.infrai.lifecycle import cancel, delete, pause, resume, retry
 from batchwright.server.infrai.listing import list_batches
 from batchwright.server.infrai.results import results
-from batchwright.server.infrai.status_view import status_view
 from batchwright.server.infrai.submit import submit
+from batchwright.server.infrai.watch import events, status
 
 BASE = "/v1/ai/batch"
-
-
-async def status(ask: Ask) -> Response:
-    return ask.answer(status_view(await ask.batches.status(ask.batch_id()), ask.service.clock.now_ms()))
 
 
 ROUTES: tuple[tuple[str, str, Handler, Scope | None], ...] = (
     ("POST", f"{BASE}/submit", submit, Scope.SUBMIT),
     ("GET", f"{BASE}/status/{{batch_id}}", status, Scope.READ),
+    ("GET", f"{BASE}/events/{{batch_id}}", events, Scope.READ),
     ("GET", f"{BASE}/results/{{batch_id}}", results, Scope.READ),
     ("GET", f"{BASE}/list", list_batches, Scope.READ),
     ("POST", f"{BASE}/cancel/{{batch_id}}", cancel, Scope.SUBMIT),

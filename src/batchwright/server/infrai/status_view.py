@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 from batchwright.core import row_map
 from batchwright.ports.batches import BatchStatus
 from batchwright.server.envelope import usd
+from batchwright.server.pace import Pace
+from batchwright.server.service import Service
+from batchwright.server.watching import settled_count, version_of
 
 
 def submit_view(status: BatchStatus) -> dict[str, object]:
@@ -21,14 +24,15 @@ def submit_view(status: BatchStatus) -> dict[str, object]:
     }
 
 
-def status_view(status: BatchStatus, now_ms: int) -> dict[str, object]:
+def view_for(service: Service, status: BatchStatus) -> dict[str, object]:
+    """`status_view`, with the pace that this process has seen."""
+    return status_view(status, service.paces.observe(status, service.clock.now_ms()))
+
+
+def status_view(status: BatchStatus, pace: Pace) -> dict[str, object]:
     """`data` of a status. On the wire every row without success counts as failed, so that completed + failed = total
     once the batch has ended."""
     counts, tally = status.counts, status.tally
-    seconds = max(0.001, ((status.settled_at_ms or now_ms) - status.created_at_ms) / 1000)
-    ended = status.total - counts.open
-    # Since it was created: over a round that began later it would be far too low.
-    rate = ended / seconds if ended and not status.round else None
     return {
         "batch_id": status.batch_id,
         "state": status.state.value,
@@ -40,6 +44,7 @@ def status_view(status: BatchStatus, now_ms: int) -> dict[str, object]:
         "cancelled_count": counts.cancelled,
         "expired_count": counts.expired,
         "pending_count": counts.open,
+        "settled_count": settled_count(status),
         "error_kinds": error_kinds(status),
         "cost_usd": usd(tally.cost_picousd),
         "unpriced_count": tally.unpriced + tally.no_usage,
@@ -53,8 +58,9 @@ def status_view(status: BatchStatus, now_ms: int) -> dict[str, object]:
         "attempts": tally.attempts,
         "retries": tally.retries,
         "round": status.round,
-        "rows_per_s": None if rate is None else round(rate, 3),
-        "eta_s": round(counts.open / rate, 1) if rate and not status.terminal else None,
+        "version": version_of(status),
+        "rows_per_s": pace.rows_per_s,
+        "eta_s": pace.eta_s,
         "paused_reason": "; ".join(pause.reason for pause in status.pauses) or None,
         "max_cost_usd": usd(status.spec.max_cost_picousd) if status.spec.max_cost_picousd >= 0 else None,
         "metadata": status.spec.metadata,
