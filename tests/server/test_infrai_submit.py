@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from support.service import RunningService, chat, chats
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.scripted_vendor import ScriptedVendor
+from support.service import BATCH, RunningService, chat, chats, serving
 
 
 def test_submit_answers_at_once_and_the_batch_ends(service: RunningService) -> None:
@@ -35,3 +42,53 @@ def test_rows_that_are_none_fail_alone(scripted: RunningService) -> None:
     assert (status["state"], status["completed_count"], status["failed_count"]) == ("partial", 2, 2)
     assert status["error_kinds"] == {"invalid_row": 2}
     assert [item["ok"] for item in scripted.results(batch_id)] == [True, False, False, True]
+
+
+def priced(folder: Path, vendor: ScriptedVendor) -> AbstractContextManager[RunningService]:
+    table = folder / "prices.toml"
+    folder.mkdir(exist_ok=True)
+    table.write_text(
+        '[[price]]\npattern = "m"\nvendor = "scripted"\ninput = "1"\noutput = "2"\n'
+        '[[price]]\npattern = "free"\nvendor = "scripted"\nzero_rated = true\n'
+    )
+    return serving(folder, vendor, project=f'prices = "{table}"\n')
+
+
+def test_the_estimate_is_the_most_that_the_rows_can_cost(tmp_path: Path, vendor: ScriptedVendor) -> None:
+    rows = [chat("a", max_tokens=10), chat("b", max_tokens=20)]
+    with priced(tmp_path, vendor) as service:
+        answer = service.post(f"{BATCH}/submit", {"requests": rows}).json()["data"]
+        status = service.ended(answer["batch_id"])
+        body_bytes = sum(len(hit.body) for hit in vendor.hits)
+        assert answer["estimated_cost_usd"] == pytest.approx((body_bytes + 2 * 30) / 1e6)
+        assert 0 < status["cost_usd"] <= status["estimated_cost_usd"] == answer["estimated_cost_usd"]
+
+
+@pytest.mark.parametrize(
+    ("row", "estimate"),
+    [
+        (chat("a"), None),
+        (chat("a", model="unpriced", max_tokens=10), None),
+        (chat("a", model="free"), 0),
+        (chat("a", max_tokens=10**15), None),
+        ({"no": "row"}, 0),
+    ],
+    ids=["no bound", "no price", "free", "beyond all bounds", "never sent"],
+)
+def test_what_cannot_be_estimated_is_null(
+    tmp_path: Path, vendor: ScriptedVendor, row: dict[str, Any], estimate: float | None
+) -> None:
+    with priced(tmp_path, vendor) as service:
+        answer = service.post(f"{BATCH}/submit", {"requests": [row]})
+        assert answer.json()["data"]["estimated_cost_usd"] == estimate
+        service.ended(answer.json()["data"]["batch_id"])
+
+
+def test_an_item_says_where_its_vendor_is_if_the_settings_do(tmp_path: Path, vendor: ScriptedVendor) -> None:
+    rows = [chat("a"), chat("[[status=400]] b"), {"no": "row"}]
+    for folder, settings, region in (("told", "region = 'china'\n", "china"), ("not", "", None)):
+        with serving(tmp_path / folder, vendor, vendor_settings=settings) as service:
+            batch_id = service.submit(rows)
+            service.ended(batch_id)
+            assert [item["region"] for item in service.results(batch_id)] == [region, region, None]
+            assert [item["region"] for item in service.results(batch_id, include="response")] == [region, region, None]

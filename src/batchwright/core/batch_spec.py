@@ -46,6 +46,8 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     dotenv_file: str = ""
     """Absolute path of the `.env` its address came from: only a key of that very file may go there, none of the
     environment and none of another `.env`. Empty: any key of that name may."""
+    region: str = ""
+    """Where the vendor is, in a person's own word; shown beside its answers, and nothing follows from it."""
     unusable: str = ""
     """Why no row may go there (its key is withheld, its model file is not there): the rows it would get are unroutable.
     It is not left out, because they would go to another vendor then."""
@@ -53,7 +55,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
 
 def place_digest(destination: Destination) -> str:
     """Eight hex digits that differ where rows would go somewhere else, be read otherwise, or have another key."""
-    place = msgspec.structs.replace(destination, models=(), unusable="")
+    place = msgspec.structs.replace(destination, models=(), region="", unusable="")
     return hashlib.blake2s(msgspec.json.encode(place), digest_size=4).hexdigest()
 
 

@@ -16,6 +16,8 @@ class SourceRow(msgspec.Struct, gc=False):
     """The text of the `LaneKey` it goes to; empty for a row that is refused."""
     finding: Finding | None = None
     """Set: the row cannot be sent; `row.body` then holds its line as it came, bounded."""
+    unbounded: bool = False
+    """It is to be sent, and nothing says what it can cost at most: it has no bound on its output, or no price."""
     also: tuple[Finding, ...] = ()
     """What else is wrong with the same row."""
 

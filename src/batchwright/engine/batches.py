@@ -320,6 +320,7 @@ class StoreBatches:
             pauses=tuple(batch.pauses),
             budget_taken_picousd=batch.budget_taken_picousd,
             live=not state.terminal and self._is_live(batch),
+            worst_picousd=batch.worst_picousd,
         )
 
 

@@ -35,13 +35,16 @@ def lane_prices(find_price: FindPrice, destinations: Sequence[Destination]) -> L
 
 
 def with_worst_cases(chunks: Iterable[Sequence[SourceRow]], price_of: LanePrice) -> Iterator[Sequence[SourceRow]]:
-    """Sets every sendable row's `worst_picousd`."""
+    """Sets every sendable row's `worst_picousd`, and whether it has none."""
     for chunk in chunks:
         for source in chunk:
-            price = price_of(source.lane) if source.lane else None
+            if not source.lane:
+                continue
+            price = price_of(source.lane)
+            row = source.row
             if price is not None:
-                row = source.row
                 row.worst_picousd = worst_case(price, len(row.body), row.output_tokens) or 0
+            source.unbounded = not row.worst_picousd and not (price is not None and price.zero_rated)
         yield chunk
 
 
@@ -51,14 +54,11 @@ def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], price_of: LanePrice)
     total = 0
     for chunk in chunks:
         for position, source in enumerate(chunk):
-            if not source.lane or source.row.worst_picousd:
-                continue
-            price = price_of(source.lane)
-            if price is not None and price.zero_rated:
+            if not source.unbounded:
                 continue
             total += 1
             if len(findings) < FINDINGS_MAX:
-                findings.append(_unbounded(source, position, priced=price is not None))
+                findings.append(_unbounded(source, position, priced=price_of(source.lane) is not None))
         if not total:
             yield chunk
     if total:

@@ -145,8 +145,10 @@ def _segment(sources: Sequence[SourceRow], *, number: int, first_index: int, now
     lanes: dict[str, int] = {}
     byte_map = bytearray(len(sources))
     records: list[Record] = []
+    unbounded = 0
     for position, source in enumerate(sources):
         if source.finding is None:
+            unbounded += source.unbounded
             source.row.lane = lanes.setdefault(source.lane, len(lanes))
         else:
             byte_map[position] = byte = _byte_of(source.finding)
@@ -160,6 +162,8 @@ def _segment(sources: Sequence[SourceRow], *, number: int, first_index: int, now
         lane_set="\n".join(sorted(lanes)),
         records=pack_records(records) if records else b"",
         id_hashes=b"" if custom_ids.count(None) == len(custom_ids) else hash_custom_ids(custom_ids),
+        worst_picousd=sum(source.row.worst_picousd for source in sources),
+        unbounded=unbounded,
     )
 
 

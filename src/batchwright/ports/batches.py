@@ -41,6 +41,8 @@ class BatchStatus:
     budget_taken_picousd: int
     live: bool
     """A live process takes it in or works on it now."""
+    worst_picousd: int | None = None
+    """The most that one attempt of each of its rows can cost, all together; None: not known of every row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

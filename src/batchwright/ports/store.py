@@ -84,6 +84,10 @@ class NewSegment:
     """`wire.frames.pack_records` of the outcomes of rows that ended at intake; empty when there are none."""
     id_hashes: bytes = b""
     """8 bytes a row, in row order: `core.identity.hash_custom_id`; zeros for a row without one. Empty: none has one."""
+    worst_picousd: int = 0
+    """The most that one attempt of each of its rows can cost, as far as that is known."""
+    unbounded: int = 0
+    """Rows of which it is not known."""
 
 
 class Idempotency(NamedTuple):
@@ -142,6 +146,8 @@ class BatchRow:
     gate_passed: bool
     owner: str
     """While accepting: who takes the rows in."""
+    worst_picousd: int | None
+    """The most that one attempt of each of its rows can cost, all together; None: not known of every row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,7 @@ class Candidate:
     """None: no key is sent, or the variable is not set here (the worker says so)."""
     models: tuple[str, ...] = ()
     profile: str = ""
+    region: str = ""
     way: str = "--base-url"
     """Options that repeat the address on the command line and still mean this destination."""
 
@@ -92,6 +93,7 @@ class Candidate:
             base_url=self.base_url.value,
             key_env=self.key_env,
             profile=self.profile,
+            region=self.region,
             models=self.models,
             dotenv_file=self.base_url.source.file if self.key_env and dotenv_keys else "",
             unusable=problem,
@@ -298,6 +300,7 @@ def _chosen_vendor(
         key_env=key_env,
         key=key,
         profile=entry.profile,
+        region=entry.region,
         way=f"--vendor {entry.name} --base-url",
     )
 
@@ -319,6 +322,7 @@ def _unchosen(base: Sourced[str] | None, layers: Sequence[Layer], *, rule: KeyRu
             key=rule.key(entry.base_url, entry.api_key_env),
             models=entry.models,
             profile=entry.profile,
+            region=entry.region,
             way=f"--vendor {entry.name} --base-url",
         )
         for entry in entries.values()

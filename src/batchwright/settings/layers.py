@@ -45,6 +45,7 @@ class VendorEntry:
     tpm: int = 0
     concurrency: int = 0
     profile: str = ""
+    region: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

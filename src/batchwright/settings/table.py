@@ -72,6 +72,7 @@ VENDOR_SETTINGS: dict[str, Callable[[object], object]] = {
     "tpm": values.read_count,
     "concurrency": values.read_count,
     "profile": values.read_vendor_name,
+    "region": values.read_vendor_name,
 }
 """What a table `[vendors.NAME]` may hold. `base_url` must be there."""
 

@@ -77,7 +77,7 @@ def read_variable_name(value: object) -> str:
 def read_vendor_name(value: object) -> str:
     if isinstance(value, str) and VENDOR_NAME.fullmatch(value):
         return value
-    raise ValueError(f"expected a vendor's name (letters, digits, '.', '_', '-'), found {value!r}")
+    raise ValueError(f"expected a name (letters, digits, '.', '_', '-'), found {value!r}")
 
 
 def read_base_url(value: object) -> str:

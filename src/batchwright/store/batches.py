@@ -36,6 +36,15 @@ _RECOUNT_PAUSES = (
 _DELETE_PAUSES = delete(pause).where(pause.c.batch_id == bindparam("of_batch"))
 
 
+WORST_MAX = 2**62
+"""A sum of worst cases that reaches it (4.6 million USD) says nothing and counts as unknown."""
+
+
+def worst_of(row: Row[Any]) -> int | None:
+    """The most that one attempt of each row can cost; None: not known."""
+    return None if row.unbounded or row.worst_picousd >= WORST_MAX else int(row.worst_picousd)
+
+
 def find(connection: Connection, batch_id: str) -> Row[Any] | None:
     return connection.execute(_ONE, {"batch_id": batch_id}).one_or_none()
 

@@ -28,6 +28,8 @@ _GROW = (
         rows=batch.c.rows + bindparam("more_rows"),
         segments=batch.c.segments + bindparam("more_segments"),
         segments_open=batch.c.segments_open + bindparam("more_open"),
+        unbounded=batch.c.unbounded + bindparam("more_unbounded"),
+        worst_picousd=bindparam("worst"),
     )
 )
 _OPEN = update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(phase="open")
@@ -111,6 +113,8 @@ def add(connection: Connection, batch_id: str, segments: Sequence[NewSegment]) -
         "more_rows": sum(len(new.row_map) for new in fresh),
         "more_segments": len(fresh),
         "more_open": waiting.total(),
+        "more_unbounded": sum(new.unbounded for new in fresh),
+        "worst": min(row.worst_picousd + sum(new.worst_picousd for new in fresh), batches.WORST_MAX),
     }
     connection.execute(_GROW, grown)
 

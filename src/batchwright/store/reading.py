@@ -103,6 +103,7 @@ def batch_row(connection: Connection, row: Row[Any]) -> BatchRow:
         budget_taken_picousd=taken,
         gate_passed=bool(row.gate_passed),
         owner=row.owner if row.phase == "accepting" else "",
+        worst_picousd=batches.worst_of(row),
     )
 
 

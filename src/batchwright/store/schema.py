@@ -88,6 +88,8 @@ batch = Table(
     _count("turn"),  # grows with each claim: the order of the round robin
     _count("cap_picousd", -1),
     _count("cap_soft"),
+    _count("worst_picousd"),  # one attempt of each row at its dearest, as far as is known
+    _count("unbounded"),  # rows of which it is not
     _count("reopen_next"),  # while reopening: the first segment not looked at yet
     Column("reopen_bytes", LargeBinary, nullable=False),  # the row-map bytes that the last reopening chose
     UniqueConstraint("batch_id", name="batch_by_id"),

@@ -13,6 +13,8 @@ vendor sent: an answer that is no JSON becomes a JSON string.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from batchwright.core import row_map
 from batchwright.core.failures import KINDS, FailureKind, Flag
 from batchwright.core.money import usd_text
@@ -44,15 +46,18 @@ def infrai_line(view: RowView) -> bytes:
     return b"".join((*_success(view, record, reply, flags), b',"response":', reply.whole, b"}\n"))
 
 
-def page_item(view: RowView, *, response: bool) -> bytes:
-    """One item of a page of results: the line without its newline; the vendor's whole answer only if asked for."""
+def page_item(view: RowView, *, response: bool, regions: Mapping[str, str]) -> bytes:
+    """One item of a page of results: the line without its newline, and where its vendor is (`regions`, by vendor); the
+    vendor's whole answer only if asked for."""
     record = view.record
     flags = _FLAG_TEXT.get(view.byte)
+    known = regions.get(record.vendor, "") if record is not None else ""
+    region = (b',"region":', string(known) if known else NULL, b"}")
     if record is None or flags is None:
-        return _other_line(view, response=response)[:-1]
+        return b"".join((_other_line(view, response=response).removesuffix(b"}\n"), *region))
     reply = read_reply(record.body)
     pieces = _success(view, record, reply, flags)
-    return b"".join((*pieces, b',"response":', reply.whole, b"}")) if response else b"".join((*pieces, b"}"))
+    return b"".join((*pieces, b',"response":', reply.whole, *region)) if response else b"".join((*pieces, *region))
 
 
 def _success(view: RowView, record: Record, reply: Reply, flags: bytes) -> tuple[bytes, ...]:

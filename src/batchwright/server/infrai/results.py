@@ -29,6 +29,7 @@ async def results(ask: Ask) -> Response:
     wanted = _wanted(ask, pending="pending" in include)
     status = await ask.batches.status(batch_id)
     response = "response" in include
+    regions = {to.vendor: to.region for to in status.spec.destinations if to.region}
     items: list[Raw] = []
     next_index: int | None = None
     looked = 0
@@ -38,7 +39,7 @@ async def results(ask: Ask) -> Response:
             if len(items) == limit:
                 next_index = view.request_index
                 break
-            items.append(Raw(page_item(view, response=response)))
+            items.append(Raw(page_item(view, response=response, regions=regions)))
         if next_index is None and looked == FILTERED_SEGMENTS:
             next_index = views[-1].request_index + 1
         if next_index is not None:

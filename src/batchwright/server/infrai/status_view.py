@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from msgspec import Raw
+
 from batchwright.core import row_map
 from batchwright.ports.batches import BatchStatus
 from batchwright.server.envelope import usd
@@ -18,6 +20,7 @@ def submit_view(status: BatchStatus) -> dict[str, object]:
         "batch_id": status.batch_id,
         "state": status.state.value,
         "total_count": status.total,
+        "estimated_cost_usd": estimate(status),
         "created_at": moment(status.created_at_ms),
         "expires_at": moment(status.deadline_ms),
         "metadata": status.spec.metadata,
@@ -47,6 +50,7 @@ def status_view(status: BatchStatus, pace: Pace) -> dict[str, object]:
         "settled_count": settled_count(status),
         "error_kinds": error_kinds(status),
         "cost_usd": usd(tally.cost_picousd),
+        "estimated_cost_usd": estimate(status),
         "unpriced_count": tally.unpriced + tally.no_usage,
         "possible_double_payments": tally.doubts,
         "usage": {
@@ -68,6 +72,12 @@ def status_view(status: BatchStatus, pace: Pace) -> dict[str, object]:
         "finished_at": moment(status.settled_at_ms) if status.terminal else None,
         "expires_at": moment(status.deadline_ms),
     }
+
+
+def estimate(status: BatchStatus) -> Raw | None:
+    """An upper bound: what one attempt of each row costs at most, its bytes counted as tokens and its answer as long as
+    it may be. None where a row has no such bound."""
+    return None if status.worst_picousd is None else usd(status.worst_picousd)
 
 
 def error_kinds(status: BatchStatus) -> dict[str, int]:

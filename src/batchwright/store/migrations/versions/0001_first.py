@@ -74,6 +74,8 @@ def upgrade() -> None:
         sa.Column("turn", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("cap_picousd", sa.BigInteger(), server_default=sa.text("-1"), nullable=False),
         sa.Column("cap_soft", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("worst_picousd", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("unbounded", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("reopen_next", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("reopen_bytes", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("seq"),
