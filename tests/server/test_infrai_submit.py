@@ -92,3 +92,24 @@ def test_an_item_says_where_its_vendor_is_if_the_settings_do(tmp_path: Path, ven
             service.ended(batch_id)
             assert [item["region"] for item in service.results(batch_id)] == [region, region, None]
             assert [item["region"] for item in service.results(batch_id, include="response")] == [region, region, None]
+
+
+def test_one_batch_may_ask_for_different_things(service: RunningService) -> None:
+    batch_id = service.submit(
+        [
+            chat("hello"),
+            {"capability": "ai.chat", "body": chat("hello")},
+            {"capability": "embeddings", "body": {"model": "m", "input": "hello"}, "custom_id": "e"},
+            {"capability": "ai.responses", "body": {"model": "m", "input": "hello"}},
+            {"capability": "completions", "body": {"model": "m", "prompt": "hello"}},
+            {"capability": "ai.image.create", "body": {"prompt": "a cat"}},
+        ]
+    )
+    status = service.ended(batch_id)
+    items = service.results(batch_id, include="response")
+    assert status["error_kinds"] == {"invalid_row": 1}, items
+    assert [item["ok"] for item in items] == [True] * 5 + [False]
+    assert "ai.image.create" in items[5]["error"]["message"]
+    assert items[2]["custom_id"] == "e"
+    assert items[4]["result"]["content"] == items[0]["result"]["content"] == "Simulated answer to: hello"
+    assert items[2]["response"]["data"][0]["embedding"]

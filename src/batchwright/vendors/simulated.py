@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from batchwright.core.endpoints import CHAT, EMBEDDINGS, RESPONSES
+from batchwright.core.endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
 from batchwright.core.money import usd_text
 from batchwright.ports.http import FaultCause, HttpEnd, HttpFault, HttpReply
 from batchwright.ports.vendor import Answer, VendorCall
@@ -251,6 +251,32 @@ def _write_chat(request: _Request, body: bytes, fate: Fate, simulation: Simulati
     }
 
 
+def _write_completion(request: _Request, body: bytes, fate: Fate, simulation: Simulation) -> dict[str, object]:
+    """Has no place for a refusal: such a row gets its text."""
+    text, cut = _reply(request)
+    prompt, completion, cost = _usage(body, text, simulation)
+    return {
+        "id": f"cmpl-simulated-{fate.number:016x}",
+        "object": "text_completion",
+        "created": 0,
+        "model": request.model,
+        "choices": [
+            {
+                "index": 0,
+                "text": text,
+                "logprobs": None,
+                "finish_reason": "length" if _is_truncated(fate, simulation, cut) else "stop",
+            }
+        ],
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "cost": cost,
+        },
+    }
+
+
 def _write_response(request: _Request, body: bytes, fate: Fate, simulation: Simulation) -> dict[str, object]:
     text, cut = _reply(request)
     prompt, completion, cost = _usage(body, text, simulation)
@@ -296,6 +322,7 @@ def _vector(text: object) -> list[float]:
 _Writer = Callable[[_Request, bytes, Fate, Simulation], dict[str, object]]
 _WRITERS: dict[str, _Writer] = {
     CHAT: _write_chat,
+    COMPLETIONS: _write_completion,
     RESPONSES: _write_response,
     EMBEDDINGS: _write_embeddings,
 }

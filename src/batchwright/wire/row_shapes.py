@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
-from batchwright.core.endpoints import CHAT, EMBEDDINGS, BadEndpoint, normal_endpoint
+from batchwright.core.endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, BadEndpoint, normal_endpoint
 from batchwright.wire.json_text import kind_of, shown
 from batchwright.wire.row_checks import BodyFacts, Problem, nested_too_deeply
 
@@ -26,6 +26,12 @@ CAPABILITIES: dict[str, str] = {
     "ai.embeddings": EMBEDDINGS,
     "ai.embeddings.create": EMBEDDINGS,
     "embeddings": EMBEDDINGS,
+    "ai.responses": RESPONSES,
+    "ai.responses.create": RESPONSES,
+    "responses": RESPONSES,
+    "ai.completions": COMPLETIONS,
+    "ai.completions.create": COMPLETIONS,
+    "completions": COMPLETIONS,
 }
 """Infrai names what an item asks for by capability; these are the ones that are requests of a model."""
 
