@@ -14,7 +14,7 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -34,9 +34,10 @@ from batchwright.core.retry import Decision, decide  # noqa: E402
 from batchwright.core.rows import RowView  # noqa: E402
 from batchwright.engine.worker_settings import WorkerSettings  # noqa: E402
 from batchwright.settings.table import SETTINGS, VENDOR_SETTINGS  # noqa: E402
+from batchwright.wire.error_codes import CALL_CODES, ROW_CODES, ErrorCode  # noqa: E402
 from batchwright.wire.openai_lines import openai_line  # noqa: E402
 
-PAGES = ("README.md", "ARCHITECTURE.md")
+PAGES = ("README.md", "ARCHITECTURE.md", "docs/protocols/infrai.md")
 BLOCK = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
 Rows = Iterable[Sequence[str]]
 
@@ -304,6 +305,30 @@ def settings() -> str:
     return markdown(("setting", "meaning"), rows)
 
 
+# ---------------------------------------------------------------------------------------------- for the service's users
+
+
+def call_codes() -> str:
+    return _codes(CALL_CODES)
+
+
+def row_codes() -> str:
+    kinds = {
+        code: ", ".join(f"`{kind.value}`" for kind, row in KINDS.items() if row.code == code) for code in ROW_CODES
+    }
+    return _codes(ROW_CODES, ("kind", kinds))
+
+
+def _codes(codes: Mapping[str, ErrorCode], more: tuple[str, Mapping[str, str]] | None = None) -> str:
+    """By status, then in the code's own order. `more`: a column in the meaning's place."""
+    name, texts = more or ("meaning", {code: row.meaning for code, row in codes.items()})
+    rows = [
+        (f"`{code}`", str(row.http_status), "yes" if row.retryable else "no", texts[code])
+        for code, row in sorted(codes.items(), key=lambda item: item[1].http_status)
+    ]
+    return markdown(("code", "status", "retryable", name), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "states": states,
     "kinds": kinds,
@@ -313,6 +338,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "worker-settings": worker_settings,
     "exit-codes": exit_codes,
     "settings": settings,
+    "call-codes": call_codes,
+    "row-codes": row_codes,
 }
 """By the name in the marker."""
 
