@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.command_line import CommandLine, chat_row
 from support.scripted_vendor import ScriptedVendor
-from support.service import BATCH, RunningService, chat, chats
+from support.service import BATCH, RunningService, chat, chats, serving
 
 
 def refused(service: RunningService, call: str, batch_id: str, body: object = None) -> dict[str, Any]:
@@ -199,3 +201,16 @@ def test_a_deleted_batch_is_gone_in_every_route(scripted: RunningService) -> Non
     never = scripted.get(f"{BATCH}/status/batch_{'0' * 24}").json()["error"]
     for answer in gone:
         assert (answer.status_code, answer.json()["error"]) == (404, never)
+
+
+def test_a_copy_of_a_runs_failed_rows_is_not_taken_for_the_run(tmp_path: Path, vendor: ScriptedVendor) -> None:
+    """`batchwright run` knows its batches by what they were made from; a copy of some rows is something else."""
+    command = CommandLine(tmp_path)
+    rows = command.write("rows.jsonl", [chat_row("[[status=400 times=1]] a"), chat_row("b")])
+    run = ("run", rows, "--base-url", vendor.base_url, "-o", "out.jsonl", "--json")
+    first = command(*run).report["batch_id"]
+    with serving(tmp_path, vendor) as service:
+        assert service.status(first)["state"] == "partial"
+        copied = done(service, "retry", first, {"as": "new"})["batch_id"]
+        assert service.ended(copied)["state"] == "completed"
+    assert command(*run).report["batch_id"] == first

@@ -113,3 +113,22 @@ def test_one_batch_may_ask_for_different_things(service: RunningService) -> None
     assert items[2]["custom_id"] == "e"
     assert items[4]["result"]["content"] == items[0]["result"]["content"] == "Simulated answer to: hello"
     assert items[2]["response"]["data"][0]["embedding"]
+
+
+def test_a_cap_that_could_not_hold_is_refused(tmp_path: Path, vendor: ScriptedVendor) -> None:
+    bounded = chat("a", max_tokens=10)
+    with priced(tmp_path, vendor) as service:
+        for row, said in ((chat("b"), "no max_tokens"), (chat("b", model="unpriced", max_tokens=1), "'unpriced'")):
+            answer = service.post(f"{BATCH}/submit", {"requests": [bounded, row], "max_cost_usd": 1})
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"], error["param"]) == (400, "INVALID_REQUEST", "max_cost_usd")
+            assert "1 of its rows" in error["message"]
+            assert "Row 2" in error["message"]
+            assert said in error["message"]
+            assert "--" not in answer.text, "words of the command line help nobody here"
+        assert not vendor.hits
+        batch_id = service.submit([bounded, chat("b", max_tokens=10)], max_cost_usd=0.000001)
+        status = service.until(batch_id, lambda status: status["state"] == "paused")
+        assert status["max_cost_usd"] == 0.000001
+        assert service.post(f"{BATCH}/resume/{batch_id}", {"max_cost_usd": "1"}).status_code == 200
+        assert service.ended(batch_id)["completed_count"] == 2

@@ -38,9 +38,22 @@ def fault_of(error: Exception) -> Fault | None:
             return Fault("IDEMPOTENCY_CONFLICT", str(error), param="idempotency_key")
         case errors.InUse():
             return Fault("IN_USE", str(error), retry_after_s=1.0)
+        case errors.InputRefused():
+            return _unbounded(error)
         case errors.CallerError():
             return Fault("INVALID_REQUEST", str(error))
         case errors.BatchwrightError():
             return Fault("UNAVAILABLE", "The service's store does not take this now.", retry_after_s=5.0)
         case _:
             return None
+
+
+def _unbounded(error: errors.InputRefused) -> Fault:
+    """The one way in which a whole input is refused here: under a cap, some of its rows may cost anything."""
+    first = error.findings[0]
+    return Fault(
+        "INVALID_REQUEST",
+        f"max_cost_usd could not hold: {error.total:,} of its rows may cost anything. Row {first.line}: {first.message}.",
+        hint="Nothing was kept. Give every row max_tokens and its model a price, or leave max_cost_usd out.",
+        param="max_cost_usd",
+    )

@@ -15,6 +15,7 @@ import msgspec
 from starlette.responses import Response
 
 from batchwright.core import row_map
+from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.ports.batches import BatchStatus, Submit
 from batchwright.ports.store import Idempotency
@@ -43,19 +44,29 @@ async def retry_as_new(ask: Ask, source: BatchStatus, call: RetryCall) -> Respon
     submitted = await ask.batches.submit(
         Submit(
             batch_id=f"batch_{ask.service.chance.hex_id(24)}",
-            spec=msgspec.structs.replace(
-                source.spec,
-                destinations=ask.service.destinations,
-                metadata=source.spec.metadata | {RETRY_OF: source.batch_id},
-                max_cost_picousd=call.max_cost_picousd if call.max_cost_picousd >= 0 else source.spec.max_cost_picousd,
-            ),
+            spec=_spec(ask, source, call),
             deadline_s=call.timeout_s or TIMEOUT_S,
             idempotency=_wish(ask, source, call),
         ),
-        _rows_again(ask, source.batch_id, chosen),
+        _rows_again(ask, source.batch_id, chosen, rows),
     )
     data = submit_view(submitted.status) | {"retried_count": submitted.status.total}
     return ask.answer(data, {REPLAYED: "true"} if submitted.replayed else None)
+
+
+def _spec(ask: Ask, source: BatchStatus, call: RetryCall) -> BatchSpec:
+    """As the old one's, but for what says which file it was made from: it is another input now."""
+    return msgspec.structs.replace(
+        source.spec,
+        source="",
+        identity="",
+        input_digest="",
+        options={},
+        csv_columns=(),
+        destinations=ask.service.destinations,
+        metadata=source.spec.metadata | {RETRY_OF: source.batch_id},
+        max_cost_picousd=call.max_cost_picousd if call.max_cost_picousd >= 0 else source.spec.max_cost_picousd,
+    )
 
 
 def _wish(ask: Ask, source: BatchStatus, call: RetryCall) -> Idempotency | None:
@@ -65,18 +76,24 @@ def _wish(ask: Ask, source: BatchStatus, call: RetryCall) -> Idempotency | None:
     return Idempotency(key, hashlib.sha256(said).hexdigest()) if key else None
 
 
-async def _rows_again(ask: Ask, batch_id: str, chosen: frozenset[int]) -> AsyncIterator[Sequence[SourceRow]]:
+async def _rows_again(
+    ask: Ask, batch_id: str, chosen: frozenset[int], expected: int
+) -> AsyncIterator[Sequence[SourceRow]]:
     decoder = RowDecoder(row_options(ask.service))
 
     def decode(views: Sequence[RowView]) -> list[SourceRow]:
-        found = []
+        sources = []
         for view in views:
             line = request_line(view)
             assert line is not None, "a row that can never be sent is not chosen"
             source = decoder.decode(line, view.request_index + 1)
             source.row.source_index = view.request_index
-            found.append(source)
-        return found
+            sources.append(source)
+        return sources
 
+    found = 0
     async for views in ask.batches.rows(batch_id, wanted=chosen, texts_of=chosen):
+        found += len(views)
         yield await asyncio.to_thread(decode, views)
+    if found != expected:
+        raise Fault("WRONG_STATE", f"{batch_id} was retried in place meanwhile; no new batch was made.")
