@@ -145,11 +145,12 @@ class FileIntake:
             return
         model = next(iter(self._models)) if len(self._models) == 1 else ""
         await parts.writer.do(lambda: parts.store.close_file_intake(batch_id, now_ms, model=model))
-        await parts.writer.do(self._close_cancelled)
+        await parts.writer.do(self._close_if_over)
         parts.claimable()
 
-    def _close_cancelled(self) -> None:
-        """A batch that was cancelled while it was read."""
+    def _close_if_over(self) -> None:
+        """A batch that was cancelled, or whose time ran out, while it was read: none of its rows is sent."""
+        self._parts.store.expire_due(self._parts.clock.now_ms())
         while self._parts.store.close_step(self._batch_id, self._parts.clock.now_ms()):
             pass
 
