@@ -25,6 +25,8 @@ CODES: dict[str, str] = {
     "invalid_utf8": "invalid_json_line",
 }
 """Findings that OpenAI's validation has under another name."""
+_UNREADABLE = frozenset({"invalid_utf8", "invalid_json_line"})
+"""Of such a line nothing else can be said."""
 _ABSENT = Raw(b"")
 
 
@@ -47,11 +49,14 @@ class OpenAILineDecoder:
         # Which endpoint is right is said by the batch, not by the first row.
         self._rows = RowDecoder(replace(options, mixed_endpoints=True))
         self._endpoint = normal_endpoint(endpoint)
-        self._right_url = b""
+        self._right_url: bytes | None = None
+        """The last that was the endpoint, as it is written."""
 
     def decode(self, line: bytes, number: int) -> SourceRow:
         """One line, without its line end. Never raises: what cannot be read is a finding."""
         source = self._rows.decode(line, number)
+        if source.finding is not None and source.finding.code in _UNREADABLE:
+            return source
         problems = self._problems(line)
         if not problems and source.finding is None:
             return source
@@ -74,7 +79,7 @@ class OpenAILineDecoder:
             top = _read_line(line.removeprefix(BOM))
         except (msgspec.DecodeError, RecursionError):
             mended = mend_surrogates(line)
-            return self._problems(mended) if mended != line else []  # `RowDecoder` says what it is instead
+            return self._problems(mended) if mended != line else []  # no object: `RowDecoder` says what it is
         if bytes(top.url) == self._right_url and self._is_whole(top):
             return []
         missing = [name for name in REQUIRED if bytes(getattr(top, name)) in _NOTHING]
