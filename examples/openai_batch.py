@@ -2,7 +2,8 @@
 
     pip install openai
     batchwright serve --simulate                       # prints its address, and once a first key
-    OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_API_KEY=bw_... python examples/openai_batch.py examples/tickets.jsonl
+    export OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_API_KEY=bw_...
+    python examples/openai_batch.py examples/tickets.jsonl
 
 Nothing in it is Batchwright's: with OpenAI's address and key the same lines run there.
 """

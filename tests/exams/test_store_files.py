@@ -35,7 +35,9 @@ def upload(store: Store, file_id: str, *, pieces: int = 2, expires_at_ms: int = 
     return file
 
 
-def make(store: Store, batch_id: str = "batch_a", file_id: str = "file-a", key: str = "", **facts: int) -> None:
+def make(
+    store: Store, batch_id: str = "batch_a", file_id: str = "file-a", key: str = "", output_expires_s: int = 0
+) -> None:
     batch = NewBatch(
         batch_id=batch_id,
         tenant=Tenant("acme", "key_1"),
@@ -45,7 +47,11 @@ def make(store: Store, batch_id: str = "batch_a", file_id: str = "file-a", key: 
         idempotency=Idempotency(key, "digest") if key else None,
     )
     row = FileBatchRow(
-        batch_id=batch_id, file_id=file_id, endpoint="/v1/chat/completions", completion_window="24h", **facts
+        batch_id=batch_id,
+        file_id=file_id,
+        endpoint="/v1/chat/completions",
+        completion_window="24h",
+        output_expires_s=output_expires_s,
     )
     store.create_file_batch(batch, row)
 
@@ -69,9 +75,10 @@ def test_a_file_is_there_once_it_has_arrived(store: Store) -> None:
         b"piece 0",
         b"piece 1",
     ]
-    for late in (lambda: store.add_piece("file-b", b""), lambda: store.finish_file(file)):
-        with pytest.raises(NoSuchFile):
-            late()
+    with pytest.raises(NoSuchFile):
+        store.add_piece("file-b", b"")
+    with pytest.raises(NoSuchFile):
+        store.finish_file(file)
 
 
 def test_a_file_is_its_accounts(store: Store) -> None:
