@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from batchwright.core.errors import Finding, InputRefused
 from batchwright.core.rows import SourceRow
-from batchwright.runner.line_reader import BLOCK_BYTES, LongLine, read_lines
 from batchwright.runner.source import CHUNK_ROWS
 from batchwright.runner.validation import MAX_FINDINGS
+from batchwright.wire.line_reader import BLOCK_BYTES, LongLine, read_lines
 from support.sources import read, refused, row, source, write
 
 

@@ -178,6 +178,7 @@ def test_the_end_of_the_process_wakes_all_who_wait() -> None:
 def stream_of(batches: MemoryBatches, watching: Watching) -> EventStream:
     service = Service(
         batches_of=lambda tenant: batches,
+        files_of=cast(Any, None),
         keys=cast(Keys, None),
         clock=LoopClock(),
         chance=SystemChance(),

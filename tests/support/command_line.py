@@ -61,6 +61,12 @@ class Started:
         with self._changed:
             self._changed.notify_all()
 
+    @property
+    def said(self) -> str:
+        """What its standard error holds so far."""
+        with self._changed:
+            return self._texts["err"]
+
     def wait_for(self, text: str) -> None:
         """Until its standard error holds this."""
         with self._changed:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from batchwright import assemble
-from batchwright.engine import intake
+from batchwright.engine import file_intake, intake, stored_upload
 from batchwright.engine.sender import Sender
 from batchwright.engine.worker import WorkerParts
 from batchwright.runner import export
@@ -42,6 +42,13 @@ STORE_STEPS = (
     "close_step",
     "resume_batch",
     "reprice",
+    "add_piece",
+    "finish_file",
+    "create_file_batch",
+    "begin_intake_again",
+    "close_file_intake",
+    "refuse_file_batch",
+    "sweep_files",
 )
 """Each is a point before and one after."""
 
@@ -169,6 +176,9 @@ def _in_small_steps() -> None:
     places[0].WRITE_BYTES = 1
     places[0].SEGMENT_ROWS = 100
     places[1].STEP = 1
+    files: Any = (file_intake, stored_upload)
+    files[0].WRITE_BYTES = 1
+    files[1].PIECE_BYTES = 20_000
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -14,11 +14,13 @@ from importlib.metadata import version
 import uvicorn
 
 from batchwright.assemble import Machine, open_machine, open_vendors, start_worker, swept
+from batchwright.assemble.files import open_files
 from batchwright.assemble.keys import new_key
 from batchwright.core.errors import UsageError
-from batchwright.core.tenants import LOCAL_ACCOUNT, Scope
+from batchwright.core.tenants import LOCAL_ACCOUNT, Scope, Tenant
 from batchwright.engine.worker_settings import LaneLimits
 from batchwright.fabric.in_process import LoopWorker
+from batchwright.ports.file_batches import Files
 from batchwright.runner.interrupts import CountedInterrupts, interrupts_of_process
 from batchwright.server.app import build_app
 from batchwright.server.service import Ceilings, Service
@@ -70,7 +72,8 @@ async def serve_until(
             vendors = await stack.enter_async_context(open_vendors(settings, machine.clock))
             worker = start_worker(machine, vendors, say=say, asked=LaneLimits())
             machine.batches.claimable = worker.look_again
-        service = _service(machine, request.ceilings, say)
+        files_of = await stack.enter_async_context(open_files(machine, request.ceilings, say))
+        service = _service(machine, files_of, request.ceilings, say)
         server = _Server(_config(machine, service))
         say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
         _say_first_key(machine, say)
@@ -107,9 +110,12 @@ async def _now(worker: LoopWorker, interrupts: CountedInterrupts) -> None:
     await worker.stop(grace=False)
 
 
-def _service(machine: Machine, ceilings: Ceilings, say: Callable[[str], None]) -> Service:
+def _service(
+    machine: Machine, files_of: Callable[[Tenant], Files], ceilings: Ceilings, say: Callable[[str], None]
+) -> Service:
     return Service(
         batches_of=machine.batches.of,
+        files_of=files_of,
         keys=machine.store,
         clock=machine.clock,
         chance=machine.chance,

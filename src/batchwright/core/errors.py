@@ -5,6 +5,7 @@
     │   ├── InputRefused     rows that cannot be sent; carries the findings
     │   ├── UsageError       options or settings that do not fit together
     │   ├── NoSuchBatch      an id that names none, or more than one
+    │   ├── NoSuchFile       the same of a file that was uploaded or that a batch wrote
     │   ├── WrongState       the batch's state does not allow the call; names the state
     │   └── KeyReused        an idempotency key that was used for another request
     ├── NotNow               it may work later; says when or after what
@@ -57,6 +58,10 @@ class UsageError(CallerError):
 
 
 class NoSuchBatch(CallerError):
+    pass
+
+
+class NoSuchFile(CallerError):
     pass
 
 

@@ -286,9 +286,9 @@ class StoreBatches:
 
     def _check_delete(self, batch_id: str) -> None:
         batch = self._read(batch_id)
-        if not batch.facts.settled:
-            state = derive(batch.facts, batch.tally).value
-            raise WrongState(f"{batch_id} has not ended ({state}); `batchwright cancel {batch_id}` ends it")
+        state = derive(batch.facts, batch.tally)
+        if not state.terminal:
+            raise WrongState(f"{batch_id} has not ended ({state.value}); `batchwright cancel {batch_id}` ends it")
         if self._is_live(batch):
             raise InUse(f"another process is writing the answers of {batch_id}; delete it once that has ended")
 

@@ -58,6 +58,7 @@ class Sweeper:
                 if not self._store.close_step(batch_id, now_ms):
                     break
         self._drop_abandoned()
+        self._sweep_files(now_ms)
         for _ in range(STEPS_MAX):
             if not self._store.sweep_step(now_ms):
                 break
@@ -74,3 +75,11 @@ class Sweeper:
         for batch in self._store.find_batches(accepting=True):
             if not batch.facts.reopening and self._locks.is_free(run_lock_name(batch.batch_id)):
                 self._store.drop_batch(batch.batch_id)
+
+    def _sweep_files(self, now_ms: int) -> None:
+        for file_id, lock in self._store.arriving_files():
+            if self._locks.is_free(lock):
+                self._store.hide_file(file_id)
+        for _ in range(STEPS_MAX):
+            if not self._store.sweep_files(now_ms):
+                break

@@ -12,3 +12,13 @@ from typing import Protocol
 class Locks(Protocol):
     def is_free(self, name: str) -> bool:
         """True: nobody holds it, so whoever was named by it has ended. Never waits, and does not keep it."""
+
+
+class HeldLock(Protocol):
+    def release(self) -> None:
+        """Harmless when called twice."""
+
+
+class TakingLocks(Locks, Protocol):
+    def take(self, name: str, *, holder: str) -> HeldLock | None:
+        """Takes the lock at once; None: a live process has it. `holder` names this one to people."""

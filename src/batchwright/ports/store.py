@@ -39,6 +39,7 @@ from batchwright.ports.checkpoint import (
     ClaimRequest,
     SegmentChange,
 )
+from batchwright.ports.files import FileStore
 from batchwright.ports.keys import Keys
 
 __all__ = [
@@ -227,7 +228,7 @@ class Reopened:
     round: int
 
 
-class Store(Keys, Protocol):
+class Store(Keys, FileStore, Protocol):
     """See the module's docstring for what holds for all of these."""
 
     # intake ------------------------------------------------------------------------------------------------------
@@ -245,7 +246,7 @@ class Store(Keys, Protocol):
         """Makes the batch claimable; one whose rows all ended at intake settles here. Raises WrongState if closed."""
 
     def drop_batch(self, batch_id: str) -> None:
-        """Removes an accepting or a settled batch and all that belongs to it. Raises WrongState for another."""
+        """Removes an accepting, settled or refused batch and all that belongs to it. Raises WrongState for another."""
 
     # work --------------------------------------------------------------------------------------------------------
     def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
@@ -350,8 +351,9 @@ class Store(Keys, Protocol):
         created_after_ms: int = 0,
         created_before_ms: int = 0,
     ) -> list[BatchRow]:
-        """Newest first; filters are combined. `accepting`: only batches whose intake is not closed. `before`: only
-        batches older than this one. `created_after_ms`: at that moment or later, `created_before_ms`: earlier."""
+        """Newest first; filters are combined. `accepting`: only batches whose intake is not closed and is nobody's but
+        their owner's (a stored file can be taken in again by anybody). `before`: only batches older than this one.
+        `created_after_ms`: at that moment or later, `created_before_ms`: earlier."""
 
     def find_idempotent(self, account: str, key: str, now_ms: int) -> IdempotentBatch | None:
         """The batch that the account's key made within the last day."""

@@ -22,11 +22,11 @@ from batchwright.core.errors import Finding, InputRefused, UsageError
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.runner.custom_ids import MAX_REPEATED, CustomIds, FirstLines
-from batchwright.runner.line_reader import LongLine, read_lines
 from batchwright.runner.sniff import fields_of_first, format_of, refuse_foreign, refuse_one_document
 from batchwright.runner.spool import HEAD_BYTES, FileInput, Input, open_input, opened
 from batchwright.runner.validation import Collector, ValidationReport, refuse
 from batchwright.wire.json_text import BOM
+from batchwright.wire.line_reader import LongLine, read_lines
 from batchwright.wire.row_checks import Problem
 from batchwright.wire.rows import KEPT_LINE_BYTES, RowDecoder
 from batchwright.wire.table import BadTable, EmptyTable, TableDecoder

@@ -12,12 +12,15 @@ from batchwright.server.asking import Shell, request_id
 from batchwright.server.auth import Doorkeeper
 from batchwright.server.faults import Fault
 from batchwright.server.infrai.routes import infrai_routes
+from batchwright.server.openai import shell as openai
+from batchwright.server.openai.routes import openai_routes
+from batchwright.server.openai.shell import OpenAIShell
 from batchwright.server.service import Service
 
 
 def build_app(service: Service) -> Starlette:
     doorkeeper = Doorkeeper(service.keys, service.clock)
-    shell = Shell(service, doorkeeper)
+    routes = [*infrai_routes(Shell(service, doorkeeper)), *openai_routes(OpenAIShell(service, doorkeeper))]
 
     async def no_route(request: Request, error: Exception) -> Response:
         """404 and 405 of the router itself."""
@@ -25,8 +28,12 @@ def build_app(service: Service) -> Starlette:
         code = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "INVALID_REQUEST")
         said = f"{request.method} {request.url.path}"[:200]
         fault = Fault(code, f"There is no route {said}.", hint="GET /v1/discovery lists the routes.")
+        if openai.is_ours(request):
+            answer = openai.no_route(service, fault)
+            answer.headers.update(error.headers or {})
+            return answer
         answer = envelope.failure(fault, request_id=request_id(service.clock, service.chance), latency_ms=0)
         answer.headers.update(error.headers or {})
         return answer
 
-    return Starlette(routes=infrai_routes(shell), exception_handlers={HTTPException: no_route})
+    return Starlette(routes=routes, exception_handlers={HTTPException: no_route})

@@ -32,6 +32,8 @@ def fault_of(error: Exception) -> Fault | None:
             return error
         case errors.NoSuchBatch():
             return Fault("NOT_FOUND", "There is no such batch in this account.", param="batch_id")
+        case errors.NoSuchFile():
+            return Fault("NOT_FOUND", "There is no such file in this account.", param="file_id")
         case errors.WrongState():
             return Fault("WRONG_STATE", str(error))
         case errors.KeyReused():

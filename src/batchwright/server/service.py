@@ -10,6 +10,7 @@ from batchwright.core.row_options import MAX_ROW_BYTES
 from batchwright.core.tenants import Tenant
 from batchwright.ports.batches import Batches
 from batchwright.ports.clock import Chance, Clock
+from batchwright.ports.file_batches import Files
 from batchwright.ports.keys import Keys
 from batchwright.server.pace import Paces
 from batchwright.server.watching import Watching
@@ -37,6 +38,7 @@ class Ceilings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     batches_of: Callable[[Tenant], Batches]
+    files_of: Callable[[Tenant], Files]
     keys: Keys
     clock: Clock
     chance: Chance

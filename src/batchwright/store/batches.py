@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.errors import NoSuchBatch, WrongState
+from batchwright.store import output_files
 from batchwright.store.schema import batch, pause
 
 _ONE = select(batch).where(batch.c.batch_id == bindparam("batch_id"), batch.c.phase != "dropping")
@@ -58,8 +59,10 @@ def get(connection: Connection, batch_id: str) -> Row[Any]:
 
 
 def get_unsettled(connection: Connection, batch_id: str, wish: str) -> Row[Any]:
-    """Raises WrongState for a settled batch; `wish` completes 'it cannot be ...'."""
+    """Raises WrongState for a batch that has ended; `wish` completes 'it cannot be ...'."""
     row = get(connection, batch_id)
+    if row.phase == "refused":
+        raise WrongState(f"Batch {batch_id} was refused as a whole, it cannot be {wish}. Put its input right first.")
     if row.phase == "settled":
         raise WrongState(f"Batch {batch_id} has ended, it cannot be {wish}. Begin a new round of it with retry.")
     return row
@@ -75,7 +78,10 @@ def lower_open(connection: Connection, batch_id: str, segments: int, now_ms: int
 
 
 def settle_if_done(connection: Connection, batch_id: str, now_ms: int) -> bool:
-    return connection.execute(_SETTLE, {"of_batch": batch_id, "now_ms": now_ms}).rowcount > 0
+    if not connection.execute(_SETTLE, {"of_batch": batch_id, "now_ms": now_ms}).rowcount:
+        return False
+    output_files.publish(connection, batch_id, now_ms)
+    return True
 
 
 def spec_of(row: Row[Any]) -> BatchSpec:

@@ -16,7 +16,7 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.records import Tally
 from batchwright.store import backlog, batches, ledger
 from batchwright.store.blobs import TableBlobs, input_key
-from batchwright.store.schema import AWAITS_CLOSING, CAN_EXPIRE, NOBODY, batch, segment
+from batchwright.store.schema import AWAITS_CLOSING, CAN_EXPIRE, NOBODY, batch, file_batch, segment
 from batchwright.wire import frames
 
 _SET_CLOSING = (
@@ -49,12 +49,23 @@ _CLOSE = (
 )
 
 
-def request(connection: Connection, batch_id: str, kind: FailureKind) -> bool:
+_NOTE_CANCEL = (
+    update(file_batch)
+    .where(file_batch.c.batch_id == bindparam("of_batch"))
+    .values(cancelling_at_ms=bindparam("now_ms"))
+)
+
+
+def request(connection: Connection, batch_id: str, kind: FailureKind, now_ms: int) -> bool:
     """Sets the flag; false if one was set. Raises WrongState for a settled batch, ValueError for another kind."""
     if kind not in row_map.CLOSING_KINDS:
         raise ValueError(f"a batch is not closed as {kind}")
     batches.get_unsettled(connection, batch_id, "closed")
-    return connection.execute(_SET_CLOSING, {"of_batch": batch_id, "kind": kind.value}).rowcount > 0
+    if not connection.execute(_SET_CLOSING, {"of_batch": batch_id, "kind": kind.value}).rowcount:
+        return False
+    if kind is FailureKind.CANCELLED:
+        connection.execute(_NOTE_CANCEL, {"of_batch": batch_id, "now_ms": now_ms})
+    return True
 
 
 def expire_due(connection: Connection, now_ms: int) -> list[str]:

@@ -12,6 +12,8 @@ from batchwright.store.schema import (
     batch,
     blob,
     custom_ids,
+    file,
+    file_batch,
     part,
     pause,
     pick,
@@ -43,16 +45,17 @@ _DELETE_FROM = [
     delete(table).where(table.c.batch_id == bindparam("of_batch"), table.c.number >= bindparam("first"))
     for table in (part, custom_ids, segment)
 ]
-_DELETE_REST = [
-    delete(table).where(table.c.batch_id == bindparam("of_batch"))
-    for table in (pick, tally, tally_count, allowance, pause, batch)
-]
+_DELETE_SUMS, _DELETE_REST = (
+    [delete(table).where(table.c.batch_id == bindparam("of_batch")) for table in tables]
+    for tables in ((pick, tally, tally_count), (allowance, pause, file_batch, file, batch))
+)
+_BEGIN_ANEW = update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(rows=0, segments=0, segments_open=0)
 
 
 def hide(connection: Connection, batch_id: str) -> None:
     """The first step of a drop: from here on nobody finds the batch, and a crash cannot leave half of one to read."""
     row = batches.get(connection, batch_id)
-    if row.phase not in ("accepting", "settled"):
+    if row.phase not in ("accepting", "settled", "refused"):
         raise WrongState(f"Batch {batch_id} has not ended. Cancel it first, then remove it.")
     connection.execute(_HIDE, {"of_batch": batch_id})
     idempotency.forget_batch(connection, batch_id)
@@ -65,10 +68,31 @@ def begun(connection: Connection) -> list[str]:
 
 def step(connection: Connection, batch_id: str) -> bool:
     """Removes the last segments of a hidden batch, then the batch itself; true while there is more to do."""
+    if _drop_segments(connection, batch_id):
+        return True
+    for statement in (*_DELETE_SUMS, *_DELETE_REST):
+        connection.execute(statement, {"of_batch": batch_id})
+    return False
+
+
+def empty_step(connection: Connection, batch_id: str) -> bool:
+    """Removes the last segments that an accepting batch took in, then their sums; true while there is more to do.
+
+    Until then the batch's counters are too high: nobody relies on those of a batch that is accepting.
+    """
+    if batches.get(connection, batch_id).phase != "accepting":
+        raise WrongState(f"The intake of batch {batch_id} is closed: it cannot begin again.")
+    if _drop_segments(connection, batch_id):
+        return True
+    for statement in (*_DELETE_SUMS, _BEGIN_ANEW):
+        connection.execute(statement, {"of_batch": batch_id})
+    return False
+
+
+def _drop_segments(connection: Connection, batch_id: str) -> bool:
+    """False: there are none any more."""
     numbers = list(connection.execute(_LAST_NUMBERS, {"batch_id": batch_id}).scalars())
     if not numbers:
-        for statement in _DELETE_REST:
-            connection.execute(statement, {"of_batch": batch_id})
         return False
     first = min(numbers)
     named = list(connection.execute(_PART_BLOBS, {"batch_id": batch_id, "first": first}).scalars())

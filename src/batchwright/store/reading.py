@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, func, select, text
+from sqlalchemy import Connection, Row, Select, bindparam, exists, func, select, text
 
 from batchwright.core import row_map
 from batchwright.core.batch_state import BatchFacts
@@ -19,7 +19,7 @@ from batchwright.store import batches, ledger, parts, pausing
 from batchwright.store.blobs import TableBlobs, input_key
 from batchwright.store.connections import Connections
 from batchwright.store.folding import fold, slices
-from batchwright.store.schema import USAGE_COLUMNS, batch, custom_ids, segment, usage
+from batchwright.store.schema import USAGE_COLUMNS, batch, custom_ids, file_batch, segment, usage
 from batchwright.wire import frames
 
 VIEW_BYTES = 32 * 1024 * 1024
@@ -85,6 +85,7 @@ def batch_row(connection: Connection, row: Row[Any]) -> BatchRow:
         spec=batches.spec_of(row),
         facts=BatchFacts(
             total=row.rows,
+            refused=row.phase == "refused",
             accepting=row.phase == "accepting",
             reopening=row.phase == "reopening",
             cancel_requested=row.closing == FailureKind.CANCELLED,
@@ -125,7 +126,8 @@ def find_batches(connection: Connection, wish: BatchFilter, limit: int) -> list[
     if wish.created_before_ms:
         statement = statement.where(batch.c.created_at_ms < wish.created_before_ms)
     if wish.accepting:
-        statement = statement.where(batch.c.phase == "accepting")
+        of_a_file = exists().where(file_batch.c.batch_id == batch.c.batch_id)
+        statement = statement.where(batch.c.phase == "accepting", ~of_a_file)
     return [batch_row(connection, row) for row in connection.execute(statement).all()]
 
 
@@ -251,6 +253,18 @@ def find_custom_id(connections: Connections, batch_id: str, custom_id: str) -> l
                     found.extend(_with_text(connection, key, positions, custom_id=custom_id))
         if not rows:
             return found
+        first = rows[-1].number + 1
+
+
+def id_hashes(connections: Connections, batch_id: str) -> Iterator[bytes]:
+    first = 0
+    while True:
+        with connections.read() as connection:
+            key = {"batch_id": batch_id, "first": first, "at_most": SCAN_SEGMENTS}
+            rows = connection.execute(_HASHES, key).all()
+        if not rows:
+            return
+        yield b"".join(row.hashes for row in rows)
         first = rows[-1].number + 1
 
 

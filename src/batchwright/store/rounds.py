@@ -84,6 +84,8 @@ def reopen(connections: Connections, batch_id: str, chosen: frozenset[int], dead
                 return Reopened(rows=0, segments=0, round=row.round)
             _begin(connection, row, chosen, deadline_ms=deadline_ms)
             row = batches.get(connection, batch_id)
+        elif row.phase == "refused":
+            raise WrongState(f"Batch {batch_id} was refused as a whole: it has no rows. Put its input right first.")
         elif row.phase != "reopening":
             raise WrongState(
                 f"Batch {batch_id} has not ended: a new round can begin once all its rows have. `batchwright resume "

@@ -12,6 +12,8 @@
     api_key       1 a key of the service: its hash, whose it is, what it may do
     idempotency   1 a (account, idempotency key): which batch it made, and of what request
     custom_ids    1 a segment          hashes of its custom ids, apart so that a checkpoint does not rewrite them
+    file          1 a file             what was uploaded (its bytes are blobs), or a view of what a batch answered
+    file_batch    1 a batch of a file  what OpenAI's face says of a batch beside what every batch has
 
 Moments are milliseconds since the epoch, money 1e-12 USD; 0 and '' stand for none, so that sums need no null rules.
 """
@@ -50,6 +52,9 @@ WAITING = "state = 'waiting'"
 HAS_HOLDER = "holder <> 0"
 SUPERSEDED = "superseded_at_ms > 0"
 PARKED = "state = 'parked'"
+OF_BATCH = "batch_id <> ''"
+UNREADY = "state <> 'ready'"
+EXPIRES = "expires_at_ms > 0"
 
 metadata = MetaData()
 _serial = BigInteger().with_variant(Integer, "sqlite")
@@ -93,7 +98,9 @@ batch = Table(
     _count("reopen_next"),  # while reopening: the first segment not looked at yet
     Column("reopen_bytes", LargeBinary, nullable=False),  # the row-map bytes that the last reopening chose
     UniqueConstraint("batch_id", name="batch_by_id"),
-    CheckConstraint("phase IN ('accepting', 'open', 'settled', 'reopening', 'dropping')", name="batch_phase"),
+    CheckConstraint(
+        "phase IN ('accepting', 'open', 'settled', 'reopening', 'refused', 'dropping')", name="batch_phase"
+    ),
     CheckConstraint("segments_open >= 0", name="batch_segments_open"),
     sqlite_autoincrement=True,
 )
@@ -337,6 +344,47 @@ idempotency = Table(
     sqlite_with_rowid=False,
 )
 Index("idempotency_by_batch", idempotency.c.batch_id)
+
+file = Table(
+    "file",
+    metadata,
+    Column("seq", _serial, primary_key=True, autoincrement=True),
+    Column("file_id", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    _words("purpose"),  # empty while it arrives
+    _words("filename"),
+    _count("bytes"),  # of a batch's file -1 until somebody asks
+    _count("pieces"),  # blobs of an upload
+    _count("created_at_ms"),
+    _count("expires_at_ms"),
+    Column("state", Text, nullable=False),
+    _words("owner"),  # the lock of whoever takes it in
+    _words("batch_id"),  # of a batch's file: whose rows, and of which round
+    _count("round"),
+    UniqueConstraint("file_id", name="file_by_id"),
+    CheckConstraint("state IN ('arriving', 'ready', 'deleted')", name="file_state"),
+    sqlite_autoincrement=True,
+)
+Index("file_by_account", file.c.account, file.c.seq)
+Index("file_by_batch", file.c.batch_id, sqlite_where=text(OF_BATCH))
+Index("file_unready", file.c.seq, sqlite_where=text(UNREADY))
+Index("file_expiry", file.c.expires_at_ms, sqlite_where=text(EXPIRES))
+
+file_batch = Table(
+    "file_batch",
+    metadata,
+    Column("batch_id", Text, nullable=False),
+    Column("file_id", Text, nullable=False),
+    Column("endpoint", Text, nullable=False),
+    Column("completion_window", Text, nullable=False),
+    _count("output_expires_s"),
+    _words("model"),  # the one that all its rows name
+    _count("in_progress_at_ms"),
+    _count("cancelling_at_ms"),
+    Column("errors", LargeBinary, nullable=False),  # JSON: the findings it was refused for
+    PrimaryKeyConstraint("batch_id", name="file_batch_key"),
+)
+Index("file_batch_by_file", file_batch.c.file_id)
 
 alembic_version = Table(
     "alembic_version",

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind
 from batchwright.core.worker_id import WorkerId
+from batchwright.ports.files import FileBatchRow, FilePage, LineError, StoredFile
 from batchwright.ports.keys import ApiKey
 from batchwright.ports.store import (
     BatchRow,
@@ -28,6 +29,8 @@ from batchwright.store import (
     checkpointing,
     closing,
     dropping,
+    file_batches,
+    files,
     idempotency,
     intake,
     keys,
@@ -138,7 +141,7 @@ class SqlStore:
 
     def request_close(self, batch_id: str, kind: FailureKind, now_ms: int) -> bool:
         with self._connections.write() as connection:
-            return closing.request(connection, batch_id, kind)
+            return closing.request(connection, batch_id, kind, now_ms)
 
     def close_step(self, batch_id: str, now_ms: int, limit: int = 1000) -> int:
         with self._connections.write() as connection:
@@ -258,6 +261,92 @@ class SqlStore:
     def find_idempotent(self, account: str, key: str, now_ms: int) -> IdempotentBatch | None:
         with self._connections.read() as connection:
             return idempotency.find(connection, (account, key), now_ms)
+
+    # files -------------------------------------------------------------------------------------------------------
+
+    def begin_file(self, file_id: str, account: str, *, owner: str, now_ms: int) -> None:
+        with self._connections.write() as connection:
+            files.begin(connection, (file_id, account, owner), now_ms)
+
+    def add_piece(self, file_id: str, packed: bytes) -> None:
+        with self._connections.write() as connection:
+            files.add_piece(connection, file_id, packed)
+
+    def finish_file(self, file: StoredFile) -> None:
+        with self._connections.write() as connection:
+            files.finish(connection, file)
+
+    def find_file(self, account: str, file_id: str, now_ms: int) -> StoredFile:
+        with self._connections.read() as connection:
+            return files.get(connection, (account, file_id), now_ms)
+
+    def list_files(self, account: str, page: FilePage, now_ms: int) -> list[StoredFile]:
+        with self._connections.read() as connection:
+            return files.listed(connection, (account, page), now_ms)
+
+    def read_piece(self, file_id: str, number: int) -> bytes:
+        with self._connections.read() as connection:
+            return files.read_piece(connection, file_id, number)
+
+    def count_pieces(self, file_id: str) -> int:
+        with self._connections.read() as connection:
+            return files.count_pieces(connection, file_id)
+
+    def set_file_size(self, file_id: str, size: int) -> None:
+        with self._connections.write() as connection:
+            files.set_size(connection, file_id, size)
+
+    def hide_file(self, file_id: str) -> None:
+        with self._connections.write() as connection:
+            files.hide(connection, file_id)
+
+    def arriving_files(self) -> list[tuple[str, str]]:
+        with self._connections.read() as connection:
+            return files.arriving(connection)
+
+    def sweep_files(self, now_ms: int) -> int:
+        with self._connections.read() as connection:
+            dead = files.dead(connection, now_ms)
+        if not dead:
+            return 0
+        with self._connections.write() as connection:
+            swept = sum(files.sweep_step(connection, file_id, now_ms) for file_id in dead)
+        self._connections.give_back_pages()
+        return swept
+
+    def create_file_batch(self, batch: NewBatch, row: FileBatchRow) -> None:
+        with self._connections.write() as connection:
+            file_batches.create(connection, batch, row)
+
+    def begin_intake_again(self, batch_id: str) -> None:
+        more = True
+        while more:
+            with self._connections.write() as connection:
+                more = dropping.empty_step(connection, batch_id)
+
+    def close_file_intake(self, batch_id: str, now_ms: int, *, model: str) -> None:
+        with self._connections.write() as connection:
+            file_batches.close(connection, batch_id, now_ms, model)
+
+    def refuse_file_batch(self, batch_id: str, errors: Sequence[LineError], now_ms: int) -> None:
+        self.begin_intake_again(batch_id)
+        with self._connections.write() as connection:
+            file_batches.refuse(connection, batch_id, errors, now_ms)
+
+    def accepting_file_batches(self) -> list[str]:
+        with self._connections.read() as connection:
+            return file_batches.accepting(connection)
+
+    def get_file_batch(self, batch_id: str) -> FileBatchRow:
+        with self._connections.read() as connection:
+            return file_batches.get(connection, batch_id)
+
+    def list_file_batches(self, account: str, *, after: str, limit: int) -> list[FileBatchRow]:
+        with self._connections.read() as connection:
+            return file_batches.listed(connection, (account, after), limit)
+
+    def id_hashes(self, batch_id: str) -> Iterator[bytes]:
+        return reading.id_hashes(self._connections, batch_id)
 
     def data_version(self) -> int:
         return self._connections.data_version()

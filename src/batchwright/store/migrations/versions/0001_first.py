@@ -51,6 +51,44 @@ def upgrade() -> None:
     )
     op.create_index("idempotency_by_batch", "idempotency", ["batch_id"], unique=False)
     op.create_table(
+        "file",
+        sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("file_id", sa.Text(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("purpose", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("filename", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("bytes", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("pieces", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("created_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("expires_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("owner", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("batch_id", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("round", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("seq"),
+        sa.UniqueConstraint("file_id", name="file_by_id"),
+        sa.CheckConstraint("state IN ('arriving', 'ready', 'deleted')", name="file_state"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("file_by_account", "file", ["account", "seq"], unique=False)
+    op.create_index("file_by_batch", "file", ["batch_id"], unique=False, sqlite_where=sa.text("batch_id <> ''"))
+    op.create_index("file_expiry", "file", ["expires_at_ms"], unique=False, sqlite_where=sa.text("expires_at_ms > 0"))
+    op.create_index("file_unready", "file", ["seq"], unique=False, sqlite_where=sa.text("state <> 'ready'"))
+    op.create_table(
+        "file_batch",
+        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("file_id", sa.Text(), nullable=False),
+        sa.Column("endpoint", sa.Text(), nullable=False),
+        sa.Column("completion_window", sa.Text(), nullable=False),
+        sa.Column("output_expires_s", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("model", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("in_progress_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("cancelling_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("errors", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("batch_id", name="file_batch_key"),
+    )
+    op.create_index("file_batch_by_file", "file_batch", ["file_id"], unique=False)
+    op.create_table(
         "batch",
         sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
         sa.Column("batch_id", sa.Text(), nullable=False),
@@ -80,7 +118,9 @@ def upgrade() -> None:
         sa.Column("reopen_bytes", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("seq"),
         sa.UniqueConstraint("batch_id", name="batch_by_id"),
-        sa.CheckConstraint("phase IN ('accepting', 'open', 'settled', 'reopening', 'dropping')", name="batch_phase"),
+        sa.CheckConstraint(
+            "phase IN ('accepting', 'open', 'settled', 'reopening', 'refused', 'dropping')", name="batch_phase"
+        ),
         sa.CheckConstraint("segments_open >= 0", name="batch_segments_open"),
         sqlite_autoincrement=True,
     )

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Protocol
 
 BLOCK_BYTES = 256 * 1024
 """Read at once: large enough that cutting costs nothing, small enough not to count."""
 KEPT_BYTES = 4096
 """So much of a line above the limit is kept, for people to recognise it."""
+
+
+class Readable(Protocol):
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes; none: the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,7 @@ class LongLine:
     head: bytes
 
 
-def read_lines(file: BinaryIO, max_line_bytes: int) -> Iterator[list[bytes | LongLine]]:
+def read_lines(file: Readable, max_line_bytes: int) -> Iterator[list[bytes | LongLine]]:
     """Lines in order, without their `\\n`, a block's worth at a time. A last line without `\\n` is a line too; what
     follows a final `\\n` is none."""
     tail: list[bytes] = []

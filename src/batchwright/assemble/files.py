@@ -1,0 +1,65 @@
+"""The files of a service, and what takes their rows in beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from batchwright.assemble import Machine
+from batchwright.core.tenants import Tenant
+from batchwright.core.worker_id import WorkerId
+from batchwright.engine.file_intake import FileIntakeParts, FileIntakes
+from batchwright.engine.files import StoreFiles
+from batchwright.ports.file_batches import Files
+from batchwright.server.service import Ceilings
+
+
+@asynccontextmanager
+async def open_files(
+    machine: Machine, ceilings: Ceilings, say: Callable[[str], None]
+) -> AsyncIterator[Callable[[Tenant], Files]]:
+    """Each account's files. What other processes left half taken in is gone on with; what this one has not finished at
+    the end is left to the next."""
+    owner = WorkerId(f"{machine.host}-{os.getpid()}", machine.chance.hex_id(8))
+    holder = f"process {os.getpid()}"
+    upload_lock = f"uploads-{owner.name}-{owner.incarnation}"
+    held = machine.locks.take(upload_lock, holder=holder)
+    assert held is not None, "a fresh incarnation's lock cannot be taken already"
+    intakes = FileIntakes(
+        FileIntakeParts(
+            store=machine.store,
+            writer=machine.writer,
+            clock=machine.clock,
+            locks=machine.locks,
+            holder=holder,
+            find_price=machine.find_price,
+            model=machine.settings.model,
+            max_rows=ceilings.rows,
+            max_row_bytes=ceilings.row_bytes,
+            claimable=machine.batches.claimable,
+            report=say,
+        )
+    )
+    running = asyncio.create_task(intakes.run(), name="intakes of files")
+
+    def files_of(tenant: Tenant) -> Files:
+        return StoreFiles(
+            machine.store,
+            tenant=tenant,
+            batches=machine.batches.of(tenant),
+            writer=machine.writer,
+            clock=machine.clock,
+            chance=machine.chance,
+            owner=owner,
+            upload_lock=upload_lock,
+            intakes=intakes,
+        )
+
+    try:
+        yield files_of
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        held.release()

@@ -1,0 +1,63 @@
+"""Files and the batches made from them, as a client of one account sees them (`ports.files` says what they are)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from batchwright.core.batch_spec import BatchSpec
+from batchwright.ports.batches import BatchStatus
+from batchwright.ports.files import FileBatchRow, FilePage, StoredFile
+from batchwright.ports.store import Idempotency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileBatch:
+    row: FileBatchRow
+    status: BatchStatus
+
+
+class Upload(Protocol):
+    """A file on its way in. Not to be used by two callers at once."""
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def finish(self, *, filename: str, expires_s: float) -> StoredFile:
+        """The rest becomes durable and the file is there. `expires_s`: from now; 0: never."""
+
+    async def drop(self) -> None:
+        """Nothing of it is kept. Harmless after `finish`, which it does not undo."""
+
+
+class Files(Protocol):
+    """The files of one account, and its batches of files: another's do not exist for it.
+
+    Raises NoSuchFile, NoSuchBatch, and what `ports.batches` raises.
+    """
+
+    async def upload(self) -> Upload: ...
+
+    async def find(self, file_id: str) -> StoredFile:
+        """Its size is known."""
+
+    async def list_files(self, page: FilePage) -> list[StoredFile]:
+        """Their sizes are known."""
+
+    async def delete(self, file_id: str) -> None: ...
+
+    def read(self, file: StoredFile) -> AsyncIterator[bytes]:
+        """Its bytes, some at a time. Raises WrongState if the batch begins a new round meanwhile."""
+
+    async def create_batch(
+        self, asked: FileBatchRow, *, spec: BatchSpec, window_s: float, idempotency: Idempotency | None
+    ) -> tuple[FileBatch, bool]:
+        """Answers as soon as the batch is durable, with whether an earlier request with the same key made it."""
+
+    async def batch(self, batch_id: str) -> FileBatch: ...
+
+    async def batches(self, *, after: str, limit: int) -> list[FileBatch]:
+        """Newest first."""
+
+    async def cancel(self, batch_id: str) -> FileBatch:
+        """As `Batches.cancel`."""

@@ -1,0 +1,1 @@
+"""OpenAI's face: files, batches and models, for the stock `openai` SDK."""

@@ -1,0 +1,248 @@
+"""The store's exam, files: uploads piece by piece, batches made from them, and the views of what those answered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from batchwright.core.errors import KeyReused, NoSuchBatch, NoSuchFile, WrongState
+from batchwright.core.failures import FailureKind
+from batchwright.core.tenants import Tenant
+from batchwright.ports.files import FileBatchRow, FilePage, LineError, StoredFile
+from batchwright.ports.store import Idempotency, NewBatch, Store
+from support.store_drive import INTAKE, Worker, new_segment, spec
+
+DAY_MS = 86_400_000
+ERROR = LineError(code="invalid_json_line", line=2, message="The line is no JSON.", param=None)
+
+
+def upload(store: Store, file_id: str, *, pieces: int = 2, expires_at_ms: int = 0, account: str = "acme") -> StoredFile:
+    store.begin_file(file_id, account, owner="a lock", now_ms=1_000)
+    for number in range(pieces):
+        store.add_piece(file_id, b"piece %d" % number)
+    file = StoredFile(
+        file_id=file_id,
+        account=account,
+        purpose="batch",
+        filename="rows.jsonl",
+        size=pieces * 7,
+        pieces=pieces,
+        created_at_ms=1_000,
+        expires_at_ms=expires_at_ms,
+    )
+    store.finish_file(file)
+    return file
+
+
+def make(
+    store: Store, batch_id: str = "batch_a", file_id: str = "file-a", key: str = "", output_expires_s: int = 0
+) -> None:
+    batch = NewBatch(
+        batch_id=batch_id,
+        tenant=Tenant("acme", "key_1"),
+        spec=spec(),
+        created_at_ms=2_000,
+        owner=INTAKE,
+        idempotency=Idempotency(key, "digest") if key else None,
+    )
+    row = FileBatchRow(
+        batch_id=batch_id,
+        file_id=file_id,
+        endpoint="/v1/chat/completions",
+        completion_window="24h",
+        output_expires_s=output_expires_s,
+    )
+    store.create_file_batch(batch, row)
+
+
+def names(store: Store, now_ms: int = 3_000, account: str = "acme", **page: object) -> list[str]:
+    return [file.file_id for file in store.list_files(account, FilePage(**page), now_ms)]  # type: ignore[arg-type]
+
+
+def test_a_file_is_there_once_it_has_arrived(store: Store) -> None:
+    store.begin_file("file-a", "acme", owner="a lock", now_ms=1_000)
+    store.add_piece("file-a", b"piece 0")
+    assert store.arriving_files() == [("file-a", "a lock")]
+    with pytest.raises(NoSuchFile):
+        store.find_file("acme", "file-a", 1_000)
+    assert names(store) == []
+    store.hide_file("file-a")
+    assert store.arriving_files() == []
+    file = upload(store, "file-b")
+    assert store.find_file("acme", "file-b", 1_000) == file
+    assert [store.read_piece("file-b", number) for number in range(store.count_pieces("file-b"))] == [
+        b"piece 0",
+        b"piece 1",
+    ]
+    with pytest.raises(NoSuchFile):
+        store.add_piece("file-b", b"")
+    with pytest.raises(NoSuchFile):
+        store.finish_file(file)
+
+
+def test_a_file_is_its_accounts(store: Store) -> None:
+    upload(store, "file-a")
+    with pytest.raises(NoSuchFile):
+        store.find_file("other", "file-a", 1_000)
+    assert names(store, account="other") == []
+    with pytest.raises(NoSuchFile):
+        names(store, account="other", after="file-a")
+
+
+def test_files_are_listed_in_pages(store: Store) -> None:
+    made = [upload(store, f"file-{number}").file_id for number in range(4)]
+    assert names(store) == made[::-1]
+    assert names(store, ascending=True, limit=2) == made[:2]
+    assert names(store, ascending=True, after=made[1]) == made[2:]
+    assert names(store, after=made[1]) == made[:1]
+    assert names(store, purpose="batch_output") == []
+    store.hide_file(made[1])
+    assert names(store, after=made[1]) == made[:1], "a page goes on from a file that was deleted meanwhile"
+
+
+@pytest.mark.parametrize("ended", ["deleted", "expired"])
+def test_bytes_go_once_nobody_needs_them(store: Store, ended: str) -> None:
+    upload(store, "file-a", pieces=100, expires_at_ms=5_000)
+    upload(store, "file-b")
+    make(store)
+    if ended == "deleted":
+        store.hide_file("file-a")
+    now_ms = 4_999 if ended == "deleted" else 5_000
+    with pytest.raises(NoSuchFile):
+        store.find_file("acme", "file-a", now_ms)
+    assert store.sweep_files(now_ms) == 0, "a batch is to take its rows in"
+    assert store.read_piece("file-a", 99) == b"piece 99"
+    store.add_segments("batch_a", [new_segment(0)])
+    store.close_file_intake("batch_a", 4_000, model="m")
+    assert [store.sweep_files(now_ms) for _ in range(3)] == [64, 36, 0]
+    with pytest.raises(NoSuchFile):
+        store.read_piece("file-a", 0)
+    assert names(store, now_ms) == ["file-b"]
+
+
+def test_a_batch_needs_a_file_that_is_there(store: Store) -> None:
+    upload(store, "file-a", expires_at_ms=1_500)
+    upload(store, "file-b", account="other")
+    for file_id in ("file-a", "file-b", "file-c"):
+        with pytest.raises(NoSuchFile):
+            make(store, file_id=file_id)
+    assert store.find_batches() == []
+
+
+def test_an_idempotency_key_makes_one_batch(store: Store) -> None:
+    upload(store, "file-a")
+    make(store, key="k")
+    with pytest.raises(KeyReused):
+        make(store, "batch_b", key="k")
+    with pytest.raises(NoSuchBatch):
+        store.get_file_batch("batch_b")
+
+
+def test_an_intake_begins_again(store: Store) -> None:
+    upload(store, "file-a")
+    make(store)
+    store.add_segments("batch_a", [new_segment(0, refused=[1]), new_segment(1)])
+    assert store.accepting_file_batches() == ["batch_a"]
+    assert store.find_batches(accepting=True) == [], "it is not to be swept: whoever looks next goes on with it"
+    store.begin_intake_again("batch_a")
+    row = store.get_batch("batch_a")
+    assert (row.facts.accepting, row.facts.total, row.segments, row.segments_open) == (True, 0, 0, 0)
+    assert row.tally.counts == {}
+    store.add_segments("batch_a", [new_segment(0)])
+    store.close_file_intake("batch_a", 2_500, model="m")
+    assert store.accepting_file_batches() == []
+    with pytest.raises(WrongState):
+        store.begin_intake_again("batch_a")
+    found = store.get_file_batch("batch_a")
+    assert (found.in_progress_at_ms, found.model, found.output_file_id) == (2_500, "m", "")
+    Worker(store).run()
+    assert store.get_batch("batch_a").facts.settled
+
+
+def test_a_refused_batch_has_no_rows_and_stands(store: Store) -> None:
+    upload(store, "file-a")
+    make(store, key="k")
+    store.add_segments("batch_a", [new_segment(0, ids=["a", "b", "c", "d"])])
+    store.refuse_file_batch("batch_a", [ERROR], 3_000)
+    row = store.get_batch("batch_a")
+    assert (row.facts.refused, row.facts.total, row.settled_at_ms) == (True, 0, 3_000)
+    assert store.get_file_batch("batch_a").errors == (ERROR,)
+    assert list(store.id_hashes("batch_a")) == []
+    assert store.find_idempotent("acme", "k", 3_000) is not None
+    assert Worker(store).claim() == []
+    for refused in (
+        lambda: store.request_close("batch_a", FailureKind.CANCELLED, 3_500),
+        lambda: store.reopen("batch_a", frozenset({46}), 3_500),
+        lambda: store.close_intake("batch_a", 3_500),
+    ):
+        with pytest.raises(WrongState):
+            refused()
+    store.drop_batch("batch_a")
+    with pytest.raises(NoSuchBatch):
+        store.get_file_batch("batch_a")
+
+
+def test_files_of_a_batch_come_with_its_end_and_go_with_its_round(store: Store) -> None:
+    upload(store, "file-a")
+    make(store, output_expires_s=60)
+    store.add_segments("batch_a", [new_segment(0, refused=[1])])
+    store.close_file_intake("batch_a", 2_500, model="")
+    assert names(store) == ["file-a"]
+    Worker(store).run()
+    ended_ms = store.get_batch("batch_a").settled_at_ms
+    row = store.get_file_batch("batch_a")
+    assert (row.output_file_id, row.error_file_id) == ("file-a0000o", "file-a0000e")
+    output = store.find_file("acme", row.output_file_id, ended_ms)
+    assert (output.purpose, output.batch_id, output.round, output.size) == ("batch_output", "batch_a", 0, -1)
+    assert (output.created_at_ms, output.expires_at_ms) == (ended_ms, ended_ms + 60_000)
+    store.set_file_size(output.file_id, 12)
+    assert store.find_file("acme", output.file_id, ended_ms) == replace(output, size=12)
+    assert names(store, ended_ms, purpose="batch_output") == ["file-a0000e", "file-a0000o"]
+    assert names(store, ended_ms + 60_000) == ["file-a"]
+
+    store.hide_file(row.error_file_id)
+    assert names(store, ended_ms) == ["file-a0000o", "file-a"]
+    assert store.get_file_batch("batch_a").error_file_id == row.error_file_id
+    assert store.sweep_files(ended_ms + DAY_MS) == 0, "they have no bytes of their own"
+
+    store.reopen("batch_a", frozenset({16}), ended_ms)
+    assert store.get_file_batch("batch_a").output_file_id == ""
+    assert names(store, ended_ms) == ["file-a"]
+    Worker(store, name="next").run()
+    row = store.get_file_batch("batch_a")
+    assert (row.output_file_id, row.error_file_id) == ("file-a0001o", "file-a0001e")
+    assert names(store, ended_ms, purpose="batch_output") == ["file-a0001e", "file-a0001o"]
+    store.drop_batch("batch_a")
+    assert names(store, ended_ms) == ["file-a"]
+
+
+def test_batches_of_files_are_listed_by_account(store: Store) -> None:
+    upload(store, "file-a")
+    for number in range(3):
+        make(store, f"batch_{number}")
+    store.create_batch(NewBatch(batch_id="batch_plain", spec=spec(), created_at_ms=1, owner=INTAKE))
+
+    def listed(account: str = "acme", after: str = "", limit: int = 10) -> list[str]:
+        return [row.batch_id for row in store.list_file_batches(account, after=after, limit=limit)]
+
+    assert listed() == ["batch_2", "batch_1", "batch_0"]
+    assert listed(after="batch_2", limit=1) == ["batch_1"]
+    assert listed("other") == []
+    for account, after in (("acme", "batch_9"), ("other", "batch_1")):
+        with pytest.raises(NoSuchBatch):
+            listed(account, after)
+
+
+def test_a_cancel_is_noted_when_it_is_asked_for(store: Store) -> None:
+    upload(store, "file-a")
+    make(store)
+    store.add_segments("batch_a", [new_segment(0)])
+    assert store.request_close("batch_a", FailureKind.CANCELLED, 2_200)
+    assert not store.request_close("batch_a", FailureKind.CANCELLED, 2_300)
+    store.close_file_intake("batch_a", 2_500, model="")
+    assert Worker(store).claim() == []
+    while store.close_step("batch_a", 2_600):
+        pass
+    row = store.get_file_batch("batch_a")
+    assert (row.cancelling_at_ms, row.output_file_id, row.error_file_id) == (2_200, "", "file-a0000e")
