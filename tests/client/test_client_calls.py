@@ -264,9 +264,9 @@ def test_events_that_never_end_the_batch_are_no_endless_loop() -> None:
 
 def test_an_event_without_end_is_refused() -> None:
     reader = EventReader()
+    assert not reader.feed(b"data: " + b"x" * 900_000)
     with pytest.raises(ValueError, match="above"):
-        for _ in range(100):
-            reader.feed(b"data: " + b"x" * 50_000)
+        reader.feed(b"x" * 900_000)
 
 
 # ------------------------------------------------------------------------------------------------------- streams

@@ -67,7 +67,7 @@ class Modes:
     """A second submit with the same key is answered as the first was."""
     state: str = ""
     """In place of the true one; empty: that."""
-    dress: Callable[[dict[str, Any]], dict[str, Any]] = staticmethod(lambda data: data)
+    dress: Callable[[dict[str, Any]], dict[str, Any]] = dict
     """What becomes of every `data`."""
     page_rows: int = 100
 
@@ -176,7 +176,7 @@ class ScriptedService:
         text = str((row.get("body") or row)["messages"][-1]["content"])
         self.paid[text] += 1
         word = text.rsplit(" ", 1)[-1]
-        failed = word == "bad" or word == "fail" or (word == "once" and self.paid[text] == 1)
+        failed = word in ("bad", "fail") or (word == "once" and self.paid[text] == 1)
         if failed:
             said = "model `m` does not exist" if word == "bad" else "upstream unavailable"
             error = {"code": "VENDOR_DOWN", "http_status": 503, "message": said}
