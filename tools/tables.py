@@ -218,7 +218,7 @@ BOUNDS: tuple[tuple[str, str, str], ...] = (
     ("what a sweep does at once, in steps", "engine/sweeper.py", "STEPS_MAX"),
     ("the first back-off", "core/retry.py", "BACKOFF_FIRST_S"),
     ("the longest back-off", "core/retry.py", "BACKOFF_MAX_S"),
-    ("the longest wait read from a vendor's answer", "vendors/waits.py", "MAX_WAIT_S"),
+    ("the longest wait read from a vendor's answer", "wire/waits.py", "MAX_WAIT_S"),
     ("429s of one row while others get through", "core/retry.py", "RATE_LIMITS_MAX"),
     ("deaths of a worker that one row may cause", "core/doubt.py", "POISON_DEATHS"),
     ("equal failures that shut the gate", "core/gate.py", "GATE_ROWS"),

@@ -38,13 +38,17 @@ class FaultyClient:
         self.urls.append(url)
         return self
 
-    def send(self, body: bytes, on_end: Callable[[HttpEnd], None]) -> HttpFlight:
+    def send(
+        self, body: bytes, on_end: Callable[[HttpEnd], None], *, on_piece: Callable[[bytes], None] | None = None
+    ) -> HttpFlight:
         if self.broken:
             raise RuntimeError("a bug in send")
         asyncio.get_running_loop().call_soon(on_end, HttpReply(200, b"", None))  # type: ignore[arg-type]
         return self
 
     def abort(self) -> None: ...
+
+    def hold(self, held: bool) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -89,7 +93,9 @@ class RepeatingClient(FaultyClient):
         self.status = status
         self.body = body
 
-    def send(self, body: bytes, on_end: Callable[[HttpEnd], None]) -> HttpFlight:
+    def send(
+        self, body: bytes, on_end: Callable[[HttpEnd], None], *, on_piece: Callable[[bytes], None] | None = None
+    ) -> HttpFlight:
         asyncio.get_running_loop().call_soon(on_end, HttpReply(self.status, b"HTTP/1.1 %d X" % self.status, self.body))
         return self
 

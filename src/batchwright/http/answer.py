@@ -19,6 +19,7 @@ at the head of the next answer; after any other it must be thrown away with its 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
@@ -51,6 +52,7 @@ class AnswerReader:
         "_refused",
         "_size",
         "_status",
+        "on_piece",
         "reusable",
     )
 
@@ -70,6 +72,8 @@ class AnswerReader:
         self._size = 0
         self._complete = False
         self._fault: HttpFault | None = None
+        self.on_piece: Callable[[bytes], None] | None = None
+        """Set: the body of a 2xx goes there, and no bound is on its size."""
         self.reusable = True
 
     def _new_parser(self) -> HttpResponseParser:
@@ -182,6 +186,9 @@ class AnswerReader:
 
     def on_body(self, piece: bytes) -> None:
         if self._complete:
+            return
+        if self.on_piece is not None and 200 <= self._status <= 299:
+            self.on_piece(piece)
             return
         self._size += len(piece)
         if self._size <= MAX_ANSWER_BYTES:

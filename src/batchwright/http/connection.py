@@ -75,6 +75,7 @@ class Connection(asyncio.BaseProtocol):
         else:
             self._transport.writelines((b"%b%d\r\n\r\n" % (flight.head, len(body)), body))
         self._written_s = self._pool.loop.time()
+        self._reader.on_piece = flight.on_piece
         self.flight = flight
         flight.connection = self
         flight.body = b""
@@ -108,9 +109,22 @@ class Connection(asyncio.BaseProtocol):
             if not self.lost and self._idle_since_s and now_s - self._idle_since_s >= self._idle_limit_s:
                 self.drop()
             return
-        fault = self._pool.overdue(now_s - self._written_s, heard=self._reader.heard)
+        if self.flight.on_piece is not None:
+            fault = None if self.flight.held else self._pool.silent(now_s - self._written_s)
+        else:
+            fault = self._pool.overdue(now_s - self._written_s, heard=self._reader.heard)
         if fault is not None:
             self._end_lost(fault)
+
+    def hold(self, held: bool) -> None:
+        """Stops or goes on reading a streamed answer."""
+        if self.lost or self._transport.is_closing():
+            return
+        if held:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+            self._written_s = self._pool.loop.time()
 
     # What the transport calls.
 
@@ -128,6 +142,8 @@ class Connection(asyncio.BaseProtocol):
             self.drop()
             return
         reader = self._reader
+        if reader.on_piece is not None:
+            self._written_s = self._pool.loop.time()  # its time counts from the last piece
         if reader.feed(data):
             self._end(reader.take())
 
@@ -156,6 +172,8 @@ class Connection(asyncio.BaseProtocol):
             if not self._limit_known:
                 self._idle_limit_s = idle_limit_s(end)
                 self._limit_known = True
+            if flight is not None and flight.held:
+                self.hold(False)
             self._pool.give_back(self)
         if flight is not None:
             flight.finish(end)

@@ -46,6 +46,10 @@ class CurlFlight:
         if exchange is not None:
             self._client.withdraw(exchange, self)
 
+    def hold(self, held: bool) -> None:
+        if self._exchange is not None:
+            self._exchange.hold(held)
+
 
 class CurlTarget:
     """Implements `ports.http.HttpTarget`. Keeps its handles: one is set up once and serves request after request."""
@@ -57,14 +61,17 @@ class CurlTarget:
         self._make = make
         self._free: list[Exchange] = []
 
-    def send(self, body: bytes, on_end: Callable[[HttpEnd], None]) -> CurlFlight:
+    def send(
+        self, body: bytes, on_end: Callable[[HttpEnd], None], *, on_piece: Callable[[bytes], None] | None = None
+    ) -> CurlFlight:
         if self._client.closed:
             flight = CurlFlight(self._client, None, on_end)
             self._client.loop.call_soon(flight.finish, unreachable("this client has been closed"))
             return flight
         exchange = self._free.pop() if self._free else self._client.exchange(self._make(), self._free)
         flight = CurlFlight(self._client, exchange, on_end)
-        self._client.launch(exchange, flight, body)
+        exchange.prepare(body, on_piece)
+        self._client.launch(exchange, flight)
         return flight
 
 
@@ -117,8 +124,7 @@ class CurlClient:
     def exchange(self, easy: pycurl.Curl, free: list[Exchange]) -> Exchange:
         return Exchange(easy, free, kept=self._kept, now=self.loop.time)
 
-    def launch(self, exchange: Exchange, flight: CurlFlight, body: bytes) -> None:
-        exchange.prepare(body)
+    def launch(self, exchange: Exchange, flight: CurlFlight) -> None:
         self._out[exchange.easy] = (exchange, flight)
         self._multi.add_handle(exchange.easy)
         self._sweep.start()

@@ -16,7 +16,7 @@ from batchwright.http.answer import (
     plain_reply,
 )
 from batchwright.http.connection import MAX_IDLE_S
-from batchwright.http.deadlines import overdue
+from batchwright.http.deadlines import overdue, silent
 from batchwright.http.faults import network, unreachable
 from batchwright.http.request import Address, header_lines
 from batchwright.http.sockets import KEEP_ALIVE_PROBE_S, KeptSockets
@@ -84,9 +84,11 @@ class Exchange:
         "_kept",
         "_lines",
         "_now",
+        "_on_piece",
         "_pieces",
         "_sent_s",
         "easy",
+        "held",
         "sent",
         "stale",
     )
@@ -105,12 +107,18 @@ class Exchange:
         self._body_bytes = 0
         self._lines: list[bytes] = []
         self._pieces: list[bytes] = []
+        self._on_piece: Callable[[bytes], None] | None = None
+        self.held = False
         easy.setopt(pycurl.HEADERFUNCTION, self._lines.append)
         easy.setopt(pycurl.WRITEFUNCTION, self._pieces.append)
         easy.setopt(pycurl.PREREQFUNCTION, self._before_sending)
 
-    def prepare(self, body: bytes) -> None:
-        self.sent = self.stale = False
+    def prepare(self, body: bytes, on_piece: Callable[[bytes], None] | None) -> None:
+        if (on_piece is None) != (self._on_piece is None):
+            self.easy.setopt(pycurl.WRITEFUNCTION, self._pieces.append if on_piece is None else self._streamed)
+            self.easy.setopt(pycurl.MAXFILESIZE, MAX_ANSWER_BYTES if on_piece is None else 0)
+        self._on_piece = on_piece
+        self.sent = self.stale = self.held = False
         self._lines.clear()
         self._pieces.clear()
         self._body_bytes = len(body)
@@ -124,9 +132,28 @@ class Exchange:
         self._pieces.clear()
         self._free.append(self)
 
+    def hold(self, held: bool) -> None:
+        """Stops or goes on reading a streamed answer."""
+        if held == self.held:
+            return
+        self.held = held
+        self._sent_s = self._now()
+        self.easy.pause(pycurl.PAUSE_RECV if held else pycurl.PAUSE_CONT)
+
+    def _streamed(self, piece: bytes) -> None:
+        self._sent_s = self._now()  # its time counts from the last piece
+        if self._on_piece is not None and _last_status(self._lines)[:1] == b"2":
+            self._on_piece(piece)
+        else:
+            self._pieces.append(piece)
+
     def overdue(self, now_s: float, timeouts: Timeouts) -> HttpFault | None:
         """What the exchange ends with now, if its time is up. (libcurl itself bounds the time to connect.)"""
-        return overdue(timeouts, now_s - self._sent_s, heard=bool(self._lines)) if self.sent else None
+        if not self.sent or self.held:
+            return None
+        if self._on_piece is not None:
+            return silent(timeouts, now_s - self._sent_s)
+        return overdue(timeouts, now_s - self._sent_s, heard=bool(self._lines))
 
     def reply(self) -> HttpEnd:
         """What libcurl calls a success; to be asked before the handle leaves the multi handle."""
@@ -190,6 +217,14 @@ class Exchange:
         self._sent_s = self._now()
         self._lines.clear()  # of a proxy's answer to CONNECT
         return int(pycurl.PREREQFUNC_OK)
+
+
+def _last_status(lines: list[bytes]) -> bytes:
+    """Of the answer whose body comes: 1xx answers have none. Asked of the lines: libcurl must not be asked now."""
+    for line in reversed(lines):
+        if line.startswith(b"HTTP/"):
+            return line.partition(b" ")[2][:3]
+    return b""
 
 
 def _final_head(lines: list[bytes]) -> bytes:

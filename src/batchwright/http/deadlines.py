@@ -13,3 +13,9 @@ def overdue(timeouts: Timeouts, out_s: float, *, heard: bool) -> HttpFault | Non
     if out_s >= timeouts.total_s:
         return timeout(f"no whole answer within {timeouts.total_s:g} s")
     return None
+
+
+def silent(timeouts: Timeouts, quiet_s: float) -> HttpFault | None:
+    """The same for a streamed answer of which nothing has come for `quiet_s`."""
+    limit_s = timeouts.first_byte_s
+    return timeout(f"nothing of the answer came for {limit_s:g} s") if quiet_s >= limit_s else None

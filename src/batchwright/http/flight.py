@@ -15,15 +15,25 @@ if TYPE_CHECKING:
 class OwnFlight:
     """Waits (no connection), is out (on one), has ended (`on_end` is None). Implements `ports.http.HttpFlight`."""
 
-    __slots__ = ("_on_end", "_pool", "body", "connection", "head")
+    __slots__ = ("_on_end", "_pool", "body", "connection", "head", "held", "on_piece")
 
-    def __init__(self, pool: Pool, head: bytes, body: bytes, on_end: Callable[[HttpEnd], None]) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        head: bytes,
+        body: bytes,
+        on_end: Callable[[HttpEnd], None],
+        on_piece: Callable[[bytes], None] | None = None,
+    ) -> None:
         self._pool = pool
         self.head = head
         """The request's head up to and including `content-length: `."""
         self.body = body
         """Empty once it is written."""
         self._on_end: Callable[[HttpEnd], None] | None = on_end
+        self.on_piece = on_piece
+        """Set: the answer is streamed."""
+        self.held = False
         self.connection: Connection | None = None
 
     def finish(self, end: HttpEnd) -> None:
@@ -42,3 +52,8 @@ class OwnFlight:
             connection.drop()
         else:
             self._pool.withdraw(self)
+
+    def hold(self, held: bool) -> None:
+        if self.connection is not None and held != self.held:
+            self.held = held
+            self.connection.hold(held)

@@ -23,8 +23,10 @@ class OwnTarget:
         self._pool = pool
         self._head = head + b"content-length: "
 
-    def send(self, body: bytes, on_end: Callable[[HttpEnd], None]) -> OwnFlight:
-        flight = OwnFlight(self._pool, self._head, body, on_end)
+    def send(
+        self, body: bytes, on_end: Callable[[HttpEnd], None], *, on_piece: Callable[[bytes], None] | None = None
+    ) -> OwnFlight:
+        flight = OwnFlight(self._pool, self._head, body, on_end, on_piece)
         self._pool.send(flight)
         return flight
 

@@ -12,7 +12,7 @@ import ssl
 from collections import deque
 
 from batchwright.http.connection import Connection, PlainConnection, TlsConnection
-from batchwright.http.deadlines import overdue
+from batchwright.http.deadlines import overdue, silent
 from batchwright.http.dial import Dialer
 from batchwright.http.faults import describe, unreachable
 from batchwright.http.flight import OwnFlight
@@ -87,6 +87,9 @@ class Pool:
 
     def overdue(self, out_s: float, *, heard: bool) -> HttpFault | None:
         return overdue(self._timeouts, out_s, heard=heard)
+
+    def silent(self, quiet_s: float) -> HttpFault | None:
+        return silent(self._timeouts, quiet_s)
 
     def sweep(self, now_s: float) -> bool:
         """Whether there is anything to sweep later."""

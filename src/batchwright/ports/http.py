@@ -9,6 +9,9 @@ What every transport promises (tests/exams/test_transport.py):
   Every other fault may have been read by the vendor: NETWORK (dropped, reset, half-closed, broken framing), TIMEOUT
   (first byte or total), TOO_LARGE (the answer passed `MAX_ANSWER_BYTES`).
 - Waiting for a free connection does not count towards any timeout: the pool grows to what is asked of it.
+- With `on_piece` the body of a 2xx answer is streamed: it is handed over as it comes, whatever its size, and the reply
+  that ends it has none. Its time counts anew with each piece: TIMEOUT when nothing came for as long as a first byte may
+  take. `hold` bounds what piles up. Any other answer is whole, as always.
 - Bodies may come chunked, with a length, or to the end of the connection; 1xx answers are skipped; leading blank
   lines in a body are part of the body.
 """
@@ -49,14 +52,21 @@ HttpEnd = HttpReply | HttpFault
 
 class HttpFlight(Protocol):
     def abort(self) -> None:
-        """Drops the request; its connection is closed. Harmless after the end."""
+        """Drops the request; its connection is closed. Harmless after the end. Not to be called by `on_piece`."""
+
+    def hold(self, held: bool) -> None:
+        """Of a streamed answer: while it is held no more of it is read, but for what has been, and its time stands
+        still. Harmless when it has ended."""
 
 
 class HttpTarget(Protocol):
     """A URL with fixed headers: everything of a request that does not change from row to row, encoded once."""
 
-    def send(self, body: bytes, on_end: Callable[[HttpEnd], None]) -> HttpFlight:
-        """Begins one request. Raises nothing for what the other side does: that is the end `on_end` is told."""
+    def send(
+        self, body: bytes, on_end: Callable[[HttpEnd], None], *, on_piece: Callable[[bytes], None] | None = None
+    ) -> HttpFlight:
+        """Begins one request. Raises nothing for what the other side does: that is the end `on_end` is told.
+        `on_piece` must not raise."""
 
 
 class HttpClient(Protocol):

@@ -29,8 +29,8 @@ from batchwright.vendors.profiles import ZERO_VALUE, Profile
 from batchwright.vendors.responses_answers import RESPONSES_DECODER, ResponsesAnswer, loose_responses
 from batchwright.vendors.usage import Charge, Usage, read_cost, read_spent, usage_from
 from batchwright.vendors.valid_text import one_line, repair
-from batchwright.vendors.waits import bounded, parse_wait
 from batchwright.wire.json_text import read_value
+from batchwright.wire.waits import bounded, parse_wait
 
 CHAT_ENDPOINTS = frozenset({"/chat/completions", "/completions"})
 RESPONSES_ENDPOINT = "/responses"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchwright.core.rate import Limits
 from batchwright.vendors.profiles import LimitHeaders
-from batchwright.vendors.waits import parse_wait
+from batchwright.wire.waits import parse_wait
 
 RATE_PERIOD_MAX_S = 3600.0
 """A limit over a longer period (requests per day) says nothing about a minute's pace, so it is not turned into one."""

@@ -1,4 +1,4 @@
-"""How long a vendor asks to be left alone, in every form that is in use, as seconds from now.
+"""How long a vendor, or a service, asks to be left alone, in every form that is in use, as seconds from now.
 
     2, 1.5             seconds
     12ms, 6m0s, 37s    durations (OpenAI's and Groq's reset headers, Gemini's RetryInfo)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchwright.vendors.waits import MAX_WAIT_S, parse_wait
+from batchwright.wire.waits import MAX_WAIT_S, parse_wait
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 

@@ -1,0 +1,69 @@
+"""A batch service over HTTP, as one key sees it: the asker, over our outbound HTTP."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from batchwright.client.asking import MAX_RETRIES, Asker
+from batchwright.core.errors import UsageError
+from batchwright.fabric.system import SystemChance, SystemClock
+from batchwright.http.open import open_http_client
+from batchwright.ports.http import HttpClient, Timeouts
+
+KEY_VARIABLES = ("BATCHWRIGHT_SERVICE_KEY", "INFRAI_API_KEY")
+"""Where a service's key stands, the first that is set."""
+TIMEOUT_S = 180.0
+"""Of one call: a service that runs the rows before it answers a submit takes half a second for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceAddress:
+    base_url: str
+    api_key: str | None = None
+    """None: that of the environment (`KEY_VARIABLES`); empty: none is sent."""
+    timeout_s: float = TIMEOUT_S
+    max_retries: int = MAX_RETRIES
+    transport: str = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenService:
+    asker: Asker
+    http: HttpClient
+
+    async def close(self) -> None:
+        await self.http.close()
+
+
+def open_service(address: ServiceAddress, environ: Mapping[str, str] = os.environ) -> OpenService:
+    """To be called, and used, inside one running loop. Raises UsageError for an address or a key that cannot be used,
+    and where there is no key."""
+    timeouts = Timeouts(first_byte_s=address.timeout_s, total_s=address.timeout_s)
+    http = open_http_client(timeouts, transport=address.transport, environ=environ)
+    asker = Asker(
+        http,
+        base_url=address.base_url,
+        api_key=_key_of_environment(environ) if address.api_key is None else address.api_key,
+        clock=SystemClock(),
+        chance=SystemChance(),
+        agent=_agent(),
+        max_retries=address.max_retries,
+    )
+    return OpenService(asker=asker, http=http)
+
+
+def _key_of_environment(environ: Mapping[str, str]) -> str:
+    for name in KEY_VARIABLES:
+        if key := environ.get(name, "").strip():
+            return key
+    raise UsageError(f"the service's key is missing: give it as api_key, or set {' or '.join(KEY_VARIABLES)}")
+
+
+def _agent() -> str:
+    with suppress(PackageNotFoundError):
+        return f"batchwright/{version('batchwright')}"
+    return "batchwright/unpacked"  # run from a source tree that was never installed

@@ -1,0 +1,139 @@
+"""What a service's replies say, typed. A field that a service does not send has the value that says so: None, 0, ""."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+TERMINAL_STATES = frozenset({"completed", "partial", "failed", "expired", "cancelled"})
+"""Infrai's five. Any other state, also one that nobody has told us of, is a batch that still runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenUsage:
+    """None: not said, which is not 0."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    total_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmittedBatch:
+    """What a submit answers. It may have ended already: some services run the rows before they answer."""
+
+    batch_id: str
+    state: str
+    terminal: bool
+    total_count: int
+    estimated_cost_usd: Decimal | None
+    replayed: bool
+    """It is what an earlier submit with the same idempotency key made."""
+    idempotency_key: str
+    """Under which it was submitted: with it the same submit may be said again and makes no second batch."""
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """How a batch stands."""
+
+    batch_id: str
+    state: str
+    """As the service says it; one that is not known counts as running."""
+    terminal: bool
+    """It has ended and moves no more until a retry."""
+    progress: float
+    """completed / total; below 1 for good where rows failed."""
+    total_count: int
+    completed_count: int
+    failed_count: int
+    """Rows that ended without success, those below included."""
+    cancelled_count: int
+    expired_count: int
+    pending_count: int
+    error_kinds: Mapping[str, int]
+    """Rows without success, by failure kind."""
+    cost_usd: Decimal | None
+    """The exact sum of what is known of the rows' costs; None: the service does not say."""
+    unpriced_count: int
+    """Answers whose cost is not known and not in `cost_usd`."""
+    possible_double_payments: int
+    usage: TokenUsage
+    attempts: int
+    retries: int
+    round: int
+    """0, and one more with each retry."""
+    rows_per_s: float | None
+    eta_s: float | None
+    paused_reason: str
+    """Empty: it is not paused."""
+    max_cost_usd: Decimal | None
+    metadata: Mapping[str, str]
+    created_at: datetime | None
+    finished_at: datetime | None
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPage:
+    """Batches, newest first."""
+
+    batches: tuple[Batch, ...]
+    next_cursor: str | None
+    """None: these are the last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFailure:
+    """Why a row has no success."""
+
+    code: str
+    http_status: int
+    message: str
+    kind: str
+    """This project's failure kind; empty from a service that has none."""
+    retryable: bool | None
+    """Whether the same row may succeed in another round; None: the service does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowResult:
+    """One row of a batch; `request_index` is its place in what was submitted, from 0."""
+
+    request_index: int
+    ok: bool | None
+    """None: it has not ended."""
+    custom_id: str | None
+    content: object
+    """A success's text (or parts); None without success or without text."""
+    finish_reason: str
+    model: str
+    usage: TokenUsage
+    flags: tuple[str, ...]
+    """What is remarkable about a success: truncated, refused, filtered, empty."""
+    error: RowFailure | None
+    cost_usd: Decimal | None
+    """None: not known, which is not 0."""
+    vendor: str
+    region: str
+    attempts: int
+    response: bytes
+    """The vendor's whole answer, JSON as it came; empty unless it was asked for."""
+    raw: bytes
+    """The item as the service sent it, JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultsPage:
+    """Rows in order. A page may be short, or empty, and others follow."""
+
+    items: tuple[RowResult, ...]
+    total_count: int
+    next_cursor: str | None
+    """None: these are the last."""
+    terminal: bool | None
+    """Whether the batch had ended; None: the service does not say."""
