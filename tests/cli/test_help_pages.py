@@ -15,9 +15,9 @@ from batchwright.cli.group import batchwright as command
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.runner import report
-from batchwright.runner.export import OutputFormat
 from batchwright.runner.progress import ProgressKind
 from batchwright.settings.table import SETTINGS, Transport
+from batchwright.wire.output_lines import OutputFormat
 
 HEAVY = ("sqlalchemy", "rich", "uvloop", "msgspec", "asyncio", "httptools", "pycurl", "zstandard", "platformdirs")
 context = click.Context(command)

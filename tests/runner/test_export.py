@@ -13,11 +13,12 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.records import InputRow, Record
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.deliver import deliver
-from batchwright.runner.export import OutputFormat, export, format_of
+from batchwright.runner.export import export, format_of
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.report import NOTHING_DONE
 from batchwright.runner.request import Delivery
 from batchwright.runner.seams import Seams
+from batchwright.wire.output_lines import OutputFormat
 from support.batch_samples import spec_of
 from support.memory_batches import MemoryBatch, MemoryBatches
 from support.runner_parts import HandInterrupts, KeptDisplay, MemoryLocks, ScriptedWorkers, SteppedClock, echo, refused
@@ -69,9 +70,9 @@ def test_infrai_lines(tmp_path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     assert len(lines) == 4
     assert lines[0] == (
-        '{"ok":true,"request_index":0,"cost_usd":0,"vendor":"acme","result":{"content":"echo 0","finish_reason":"stop",'
-        '"model":"m","usage":null},"flags":[],"attempts":1,"response":{"choices":[{"message":{"content":"echo 0"},'
-        '"finish_reason":"stop"}],"model":"m"}}'
+        '{"ok":true,"request_index":0,"cost_usd":0,"vendor":"acme","region":null,"result":{"content":"echo 0",'
+        '"finish_reason":"stop","model":"m","usage":null},"flags":[],"attempts":1,"response":{"choices":[{"message":'
+        '{"content":"echo 0"},"finish_reason":"stop"}],"model":"m"}}'
     )
     assert '"content":"one\\u2028two"' in lines[3]
 

@@ -179,14 +179,14 @@ class MemoryBatches:
         batch_id: str,
         *,
         start: int = 0,
+        end: int | None = None,
         wanted: frozenset[int] | None = None,
         texts_of: frozenset[int] | None = None,
     ) -> AsyncIterator[list[RowView]]:
         batch = self._batch(batch_id)
-        for first in range(start, len(batch.rows), SEGMENT_ROWS):
-            views = [
-                self._view(batch, row, texts_of) for row in range(first, min(first + SEGMENT_ROWS, len(batch.rows)))
-            ]
+        last = len(batch.rows) if end is None else min(end, len(batch.rows))
+        for first in range(start, last, SEGMENT_ROWS):
+            views = [self._view(batch, row, texts_of) for row in range(first, min(first + SEGMENT_ROWS, last))]
             chosen = [view for view in views if wanted is None or view.byte in wanted]
             if chosen:
                 yield chosen

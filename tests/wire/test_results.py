@@ -36,6 +36,7 @@ class TestInfrai:
             "custom_id": "q",
             "cost_usd": 0.0001364,
             "vendor": "any",
+            "region": None,
             "result": {
                 "content": "ok",
                 "finish_reason": "stop",
@@ -61,6 +62,7 @@ class TestInfrai:
             "request_index": 0,
             "cost_usd": 0,
             "vendor": "any",
+            "region": None,
             "error": {
                 "code": "INVALID_REQUEST",
                 "kind": "invalid_request",

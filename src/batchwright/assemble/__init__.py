@@ -83,6 +83,11 @@ async def open_machine(settings: Settings, *, readers: int = READERS) -> AsyncIt
     def is_live(batch: BatchRow) -> bool:
         return not locks.is_free(run_lock_name(batch.batch_id)) or store.is_held(batch.batch_id)
 
+    def hold(batch_id: str) -> Callable[[], None]:
+        lock = locks.take(run_lock_name(batch_id), holder=f"process {os.getpid()}")
+        # None: a command that runs this very batch holds it already.
+        return lock.release if lock is not None else lambda: None
+
     batches = StoreBatches(
         store,
         writer=writer,
@@ -92,6 +97,7 @@ async def open_machine(settings: Settings, *, readers: int = READERS) -> AsyncIt
         find_price=find_price,
         may_state_cost=_may_state_cost,
         day_of=utc_day,
+        hold=hold,
     )
     try:
         await writer.do(lambda: sweeper.sweep(clock.now_ms()))

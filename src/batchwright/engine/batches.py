@@ -21,7 +21,7 @@ from batchwright.engine.repricing import BatchRepricing, MayStateCost, Repricing
 from batchwright.engine.writer import Writer
 from batchwright.ports.batches import BatchStatus, RepriceResult, Rows, Selector, Submit, Submitted
 from batchwright.ports.clock import Clock
-from batchwright.ports.store import BatchRow, NewBatch, SegmentView, Store
+from batchwright.ports.store import BatchRow, IdempotentBatch, NewBatch, SegmentView, Store
 
 FIRST_SUBMIT_WAIT_S = 10.0
 """So long a second submit with an idempotency key waits for the first to be durable."""
@@ -44,9 +44,14 @@ class StoreBatches:
         day_of: Callable[[int], str],
         tenant: Tenant = LOCAL,
         claimable: Callable[[], None] = lambda: None,
+        hold: Callable[[str], Callable[[], None]] = lambda batch_id: lambda: None,
     ) -> None:
-        """`claimable` is told when this process made segments claimable: its own commits wake no worker of its own."""
+        """`claimable` is told when this process made segments claimable: its own commits wake no worker of its own.
+
+        `hold` takes the lock of a batch whose rows arrive and gives what releases it: what no lock is held for is
+        removed by every sweeper."""
         self.claimable = claimable
+        self._hold = hold
         self._tenant = tenant
         self._store = store
         self._writer = writer
@@ -65,9 +70,10 @@ class StoreBatches:
         return other
 
     async def submit(self, submit: Submit, rows: Rows) -> Submitted:
-        first = await self._first_submit(submit)
-        if first is not None:
-            return Submitted(status=first, replayed=True)
+        if submit.idempotency is not None and await self._find_key(submit.idempotency.key) is not None:
+            first = await self._replayed(submit, submit.idempotency.key, rows)
+            if first is not None:
+                return Submitted(status=first, replayed=True)
         now_ms = self._clock.now_ms()
         batch = NewBatch(
             batch_id=submit.batch_id,
@@ -79,17 +85,17 @@ class StoreBatches:
             idempotency=submit.idempotency,
         )
         try:
-            await self._take_in(batch, rows)
+            await self._take_in(batch, rows, submit.digest_at_end)
         except KeyReused:
             # Another submit with the key came first, after it was looked for.
-            first = await self._first_submit(submit)
+            first = await self._replayed(submit, batch.idempotency.key, rows) if batch.idempotency is not None else None
             if first is None:
                 raise
             return Submitted(status=first, replayed=True)
         self.claimable()
         return Submitted(status=await self.status(submit.batch_id), replayed=False)
 
-    async def _take_in(self, batch: NewBatch, rows: Rows) -> None:
+    async def _take_in(self, batch: NewBatch, rows: Rows, digest_at_end: Callable[[], str] | None) -> None:
         price_of = lane_prices(self._find_price, batch.spec.destinations)
         capped = batch.spec.max_cost_picousd >= 0 and not batch.spec.soft_cap
 
@@ -98,37 +104,53 @@ class StoreBatches:
             return refuse_unbounded(bounded, price_of) if capped else bounded
 
         if isinstance(rows, AsyncIterable):
-            intake = Intake(self._store, batch, clock=self._clock)
-            await take_in_stream(intake, _bound_each(rows, bound), writer=self._writer, clock=self._clock)
+            intake = Intake(self._store, batch, clock=self._clock, digest_at_end=digest_at_end)
+            release = await asyncio.to_thread(self._hold, batch.batch_id)
+            try:
+                await take_in_stream(intake, _bound_each(rows, bound), writer=self._writer, clock=self._clock)
+            finally:
+                release()
         else:
             # In the writer's thread: reading, checking and cutting the input are one pass with writing it.
             bounded = bound(rows)
             await self._writer.do(lambda: take_in(self._store, batch, bounded, clock=self._clock))
 
-    async def _first_submit(self, submit: Submit) -> BatchStatus | None:
-        """The batch that an earlier submit with the same idempotency key made, once it is durable; None: this is the
-        first. Raises KeyReused, InUse."""
-        wish = submit.idempotency
-        if wish is None:
-            return None
+    async def _find_key(self, key: str) -> IdempotentBatch | None:
+        return await asyncio.to_thread(self._store.find_idempotent, self._tenant.account, key, self._clock.now_ms())
+
+    async def _replayed(self, submit: Submit, key: str, rows: Rows) -> BatchStatus | None:
+        """The batch that an earlier submit with the same idempotency key made, once it is durable. None: it was given
+        up, and this may take its place. Raises KeyReused, InUse."""
+        assert submit.idempotency is not None
+        digest = submit.idempotency.digest
+        if submit.digest_at_end is not None and isinstance(rows, AsyncIterable):
+            async for _ in rows:
+                pass
+            digest = submit.digest_at_end()
+        first = await self._first_submit(key, digest)
+        if first is None and submit.digest_at_end is not None:
+            raise InUse(f"the first request with the idempotency key {key!r} was given up; send this one again")
+        return first
+
+    async def _first_submit(self, key: str, digest: str) -> BatchStatus | None:
         until_s = self._clock.now_s() + FIRST_SUBMIT_WAIT_S
-        while True:
-            found = await asyncio.to_thread(
-                self._store.find_idempotent, self._tenant.account, wish.key, self._clock.now_ms()
-            )
-            if found is None:
-                return None
-            if found.digest != wish.digest:
+        while (found := await self._find_key(key)) is not None:
+            # Rows that still arrive have no digest yet.
+            if found.digest and found.digest != digest:
                 raise KeyReused(
-                    f"the idempotency key {wish.key!r} was used for another request, which made {found.batch_id}; send "
-                    "the same request again, or use another key"
+                    f"the idempotency key {key!r} was used for another request, which made {found.batch_id}; send the "
+                    "same request again, or use another key"
                 )
-            first = await self.status(found.batch_id)
-            if first.state is not BatchState.ACCEPTING or first.round:
+            try:
+                first = await self.status(found.batch_id)
+            except NoSuchBatch:
+                continue
+            if found.digest and (first.state is not BatchState.ACCEPTING or first.round):
                 return first
             if self._clock.now_s() > until_s:
-                raise InUse(f"the first request with the idempotency key {wish.key!r} is still being taken in")
+                raise InUse(f"the first request with the idempotency key {key!r} is still being taken in")
             await self._clock.sleep(LOOK_AGAIN_S)
+        return None
 
     async def status(self, batch_id: str) -> BatchStatus:
         return await asyncio.to_thread(lambda: self._status(self._read(batch_id)))
@@ -206,15 +228,18 @@ class StoreBatches:
         batch_id: str,
         *,
         start: int = 0,
+        end: int | None = None,
         wanted: frozenset[int] | None = None,
         texts_of: frozenset[int] | None = None,
     ) -> AsyncIterator[list[RowView]]:
         await self._get(batch_id)
         reader = self._store.read_segments(
-            batch_id, first_index=start, with_input=True, wanted=wanted, texts_of=texts_of
+            batch_id, first_index=start, end_index=end, with_input=True, wanted=wanted, texts_of=texts_of
         )
         while (segment := await asyncio.to_thread(next, reader, None)) is not None:
             views = views_of(segment, start=start, wanted=wanted)
+            if end is not None and views and views[-1].request_index >= end:
+                views = [view for view in views if view.request_index < end]
             if views:
                 yield views
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from batchwright.core import row_map
 from batchwright.core.errors import BatchwrightError, Finding
@@ -18,7 +19,7 @@ from batchwright.core.records import Record, SegmentInput
 from batchwright.core.rows import SourceRow
 from batchwright.engine.writer import Writer
 from batchwright.ports.clock import Clock
-from batchwright.ports.store import NewBatch, NewSegment, Store
+from batchwright.ports.store import Idempotency, NewBatch, NewSegment, Store
 from batchwright.wire.frames import pack_input, pack_records
 
 SEGMENT_ROWS = 500
@@ -37,8 +38,12 @@ class Intake:
     `drop` removes what was written of an input that is refused after all.
     """
 
-    def __init__(self, store: Store, batch: NewBatch, *, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, batch: NewBatch, *, clock: Clock, digest_at_end: Callable[[], str] | None = None
+    ) -> None:
+        """`digest_at_end`: as in `ports.batches.Submit`."""
         self._store, self._batch, self._clock = store, batch, clock
+        self._digest_at_end = digest_at_end
         self._created = False
         self._waiting: list[NewSegment] = []
         self._waiting_bytes = 0
@@ -61,11 +66,16 @@ class Intake:
 
     def finish(self) -> None:
         """The rest becomes durable, and all of it claimable."""
+        wish = self._batch.idempotency
+        if wish is not None and self._digest_at_end is not None:
+            wish = Idempotency(wish.key, self._digest_at_end())
         if not self._created:
-            self._store.create_batch(self._batch, self._waiting, close=True)
+            self._store.create_batch(replace(self._batch, idempotency=wish), self._waiting, close=True)
             return
         self.write()
-        self._store.close_intake(self._batch.batch_id, self._clock.now_ms())
+        self._store.close_intake(
+            self._batch.batch_id, self._clock.now_ms(), digest=wish.digest if wish is not None else ""
+        )
 
     def drop(self) -> None:
         if self._created:

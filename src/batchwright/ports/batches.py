@@ -6,7 +6,7 @@ concurrently. Errors: `core.errors`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -63,6 +63,8 @@ class Submit:
     """From now; 0: none."""
     idempotency: Idempotency | None = None
     """A second submit with the same key makes no second batch."""
+    digest_at_end: Callable[[], str] | None = None
+    """For rows that arrive, and an `idempotency` without a digest: gives it once all rows were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,9 @@ class Batches(Protocol):
         """Takes the rows in, a chunk at a time; returns when the batch is durable and claimable. If `rows` raises, the
         batch is removed and the error goes on: nothing of a refused input is kept and nothing of it is sent.
 
-        Raises KeyReused if the idempotency key stands for another request, InUse if that one is still being taken in.
+        Raises KeyReused if the idempotency key stands for another request, InUse if that one is still being taken in
+        or was given up while this one waited for it. With `digest_at_end` a second submit with the key reads all of its
+        rows, which are not kept, to know whether it is the same request.
         """
 
     async def status(self, batch_id: str) -> BatchStatus:
@@ -147,10 +151,12 @@ class Batches(Protocol):
         batch_id: str,
         *,
         start: int = 0,
+        end: int | None = None,
         wanted: frozenset[int] | None = None,
         texts_of: frozenset[int] | None = None,
     ) -> AsyncIterator[list[RowView]]:
-        """Rows in order from request_index `start`, a segment at a time; `wanted`: only those with these bytes.
+        """Rows in order from request_index `start` up to and without `end`, a segment at a time; `wanted`: only those
+        with these bytes. Raises NoSuchBatch, also half-way when the batch is deleted meanwhile.
 
         `texts_of`: only rows with these bytes must have their body and columns, those of others may be empty. Who asks
         for no more than is needed reads at half the cost.

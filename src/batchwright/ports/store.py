@@ -96,6 +96,7 @@ class Idempotency(NamedTuple):
 
     key: str
     digest: str
+    """Empty: known when the intake is closed."""
 
 
 class IdempotentBatch(NamedTuple):
@@ -103,6 +104,7 @@ class IdempotentBatch(NamedTuple):
 
     batch_id: str
     digest: str
+    """Empty: its rows still arrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,8 +244,10 @@ class Store(Keys, FileStore, Protocol):
     def add_segments(self, batch_id: str, segments: Sequence[NewSegment]) -> None:
         """Adds segments to an accepting batch; not claimable yet. Numbers must go on where the last ended."""
 
-    def close_intake(self, batch_id: str, now_ms: int) -> None:
-        """Makes the batch claimable; one whose rows all ended at intake settles here. Raises WrongState if closed."""
+    def close_intake(self, batch_id: str, now_ms: int, *, digest: str = "") -> None:
+        """Makes the batch claimable; one whose rows all ended at intake settles here. Raises WrongState if closed.
+
+        `digest`: of its idempotency key, where that was not known before; written in the same transaction."""
 
     def drop_batch(self, batch_id: str) -> None:
         """Removes an accepting, settled or refused batch and all that belongs to it. Raises WrongState for another."""
@@ -363,6 +367,7 @@ class Store(Keys, FileStore, Protocol):
         batch_id: str,
         *,
         first_index: int = 0,
+        end_index: int | None = None,
         with_input: bool = False,
         wanted: frozenset[int] | None = None,
         texts_of: frozenset[int] | None = None,
@@ -370,6 +375,9 @@ class Store(Keys, FileStore, Protocol):
         """Segments in order, from the one that holds request_index `first_index`, one short read transaction each: a
         running batch is read as it is, segment by segment. A segment whose answers are large comes as several views of
         consecutive rows.
+
+        `end_index`: none that begins at this request_index or later, however few of those before are wanted. Raises
+        NoSuchBatch at the next segment when the batch is removed meanwhile: what was read is not all of it.
 
         `wanted` skips segments with none of these bytes (as they count) without opening a blob. `texts_of`: rows of a
         segment with none of these bytes come with empty bodies and columns, which are most of an input's cost.

@@ -7,11 +7,9 @@ at all; of the two, neither appears unless both could be written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from enum import StrEnum
 from pathlib import Path
-from typing import assert_never
 
 from batchwright.core import row_map
 from batchwright.core.errors import UsageError
@@ -23,6 +21,7 @@ from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.report import Written
 from batchwright.runner.request import Delivery
 from batchwright.runner.seams import Seams
+from batchwright.wire.output_lines import OutputFormat, line_writer
 
 NOT_WRITTEN = {".parquet", ".xlsx", ".xls", ".ods", ".tsv"}
 """Suffixes that promise a form which is not written: a file whose name lies is worse than an error."""
@@ -30,12 +29,6 @@ NOT_WRITTEN = {".parquet", ".xlsx", ".xls", ".ods", ".tsv"}
 
 PIPE_LOOK_S = 0.2
 """Between two looks whether a named pipe has a reader."""
-
-
-class OutputFormat(StrEnum):
-    INFRAI = "infrai"
-    OPENAI = "openai"
-    CSV = "csv"
 
 
 def format_of(delivery: Delivery) -> OutputFormat:
@@ -63,7 +56,7 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
     gathered = Gathered()
     seen = seams.interrupts.count
     failed_rows = 0
-    header, line = _line_writer(format_of(delivery), status)
+    header, line = line_writer(format_of(delivery), status.batch_id, status.spec.csv_columns)
     texts_of = _texts_of(delivery, status)
     with ExitStack() as opened:
         out = await _open(delivery.output, opened, seams)
@@ -90,27 +83,6 @@ def _texts_of(delivery: Delivery, status: BatchStatus) -> frozenset[int] | None:
     if format_of(delivery) is OutputFormat.CSV and status.spec.csv_columns:
         return None
     return row_map.NOT_SUCCESS_BYTES if delivery.failed_output is not None else frozenset()
-
-
-def _line_writer(form: OutputFormat, status: BatchStatus) -> tuple[bytes, Callable[[RowView], bytes]]:
-    """What stands first in the file, and what writes one row."""
-    match form:
-        case OutputFormat.INFRAI:
-            from batchwright.wire.results import infrai_line
-
-            return b"", infrai_line
-        case OutputFormat.OPENAI:
-            from batchwright.wire.openai_lines import openai_line
-
-            batch_id = status.batch_id
-            return b"", lambda view: openai_line(view, batch_id)
-        case OutputFormat.CSV:
-            from batchwright.wire.table_lines import TableLines
-
-            table = TableLines(status.spec.csv_columns)
-            return table.header(), table.line
-        case _:
-            assert_never(form)
 
 
 def _request_lines(views: Sequence[RowView]) -> list[bytes]:

@@ -76,6 +76,10 @@ class Ask:
         """A success in the envelope."""
         return envelope.success(data, request_id=self.request_id, latency_ms=self.latency_ms, headers=headers)
 
+    def refuse(self, fault: Fault) -> Response:
+        """An error in the envelope, for who has something to add to it; who has not raises the fault."""
+        return envelope.failure(fault, request_id=self.request_id, latency_ms=self.latency_ms)
+
 
 Handler = Callable[[Ask], Awaitable[Response]]
 

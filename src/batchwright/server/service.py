@@ -13,6 +13,7 @@ from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.file_batches import Files
 from batchwright.ports.keys import Keys
 from batchwright.server.pace import Paces
+from batchwright.server.row_file import FileIndexes
 from batchwright.server.watching import Watching
 
 MIB = 1024 * 1024
@@ -31,6 +32,10 @@ class Ceilings:
     row_bytes: int = MAX_ROW_BYTES
     page_rows: int = 1_000
     """Of one page of results."""
+    silent_s: float = 60.0
+    """A body of which nothing arrives for so long is given up."""
+    stream_silent_s: float = 600.0
+    """The same of a stream of lines: whoever makes them may need time."""
     export_bytes: int = 32 * MIB
     """Of `data.content` in an export's envelope; a larger export has a link in its place."""
 
@@ -50,6 +55,8 @@ class Service:
     watching: Watching
     """Who looks on at which batch."""
     paces: Paces = field(default_factory=Paces)
+    files: FileIndexes = field(default_factory=FileIndexes)
+    """Of exports that were made, so that parts of them can be given."""
     version: str
     report: Callable[[str], None]
     """Takes a sentence about something that went wrong and was survived."""

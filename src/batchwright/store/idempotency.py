@@ -1,8 +1,11 @@
-"""Idempotency keys: written with the batch they make, in its first transaction, so that two requests make one batch."""
+"""Idempotency keys: written with the batch they make, in its first transaction, so that two requests make one batch.
+
+The key of rows that still arrive has an empty digest: it is completed in the transaction that closes the intake.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, delete, select
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from batchwright.core.errors import KeyReused
 from batchwright.ports.store import Idempotency, IdempotentBatch
@@ -18,6 +21,7 @@ _FIND = select(idempotency).where(
     idempotency.c.created_at_ms > bindparam("since_ms"),
 )
 _KEEP = dialect.insert_or_replace(idempotency, ("digest", "batch_id", "created_at_ms"))
+_COMPLETE = update(idempotency).where(idempotency.c.batch_id == bindparam("of_batch")).values(digest=bindparam("known"))
 _FORGET_OLD = delete(idempotency).where(idempotency.c.created_at_ms <= bindparam("since_ms"))
 _FORGET_BATCH = delete(idempotency).where(idempotency.c.batch_id == bindparam("of_batch"))
 
@@ -43,6 +47,11 @@ def keep(connection: Connection, wish: Idempotency, place: tuple[str, str], now_
         "created_at_ms": now_ms,
     }
     connection.execute(_KEEP, values)
+
+
+def complete(connection: Connection, batch_id: str, digest: str) -> None:
+    """The digest of rows that arrived, known at their end."""
+    connection.execute(_COMPLETE, {"of_batch": batch_id, "known": digest})
 
 
 def forget_old(connection: Connection, now_ms: int) -> None:

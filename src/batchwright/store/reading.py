@@ -26,11 +26,16 @@ VIEW_BYTES = 32 * 1024 * 1024
 """Answers that a reader has in memory at once; a single larger one alone."""
 SCAN_SEGMENTS = 256
 """Row maps looked at in one transaction while segments are skipped: 128 KiB."""
+NO_END = 2**62
 PREFIX_END = "\U0010ffff"
 
 _FROM = (
     select(segment)
-    .where(segment.c.batch_id == bindparam("batch_id"), segment.c.number >= bindparam("first"))
+    .where(
+        segment.c.batch_id == bindparam("batch_id"),
+        segment.c.number >= bindparam("first"),
+        segment.c.first_index < bindparam("end_index"),
+    )
     .order_by(segment.c.number)
     .limit(bindparam("at_most"))
 )
@@ -138,6 +143,7 @@ def find_batches(connection: Connection, wish: BatchFilter, limit: int) -> list[
 class SegmentWish:
     """As in `ports.store.Store.read_segments`."""
 
+    end_index: int
     with_input: bool
     wanted: frozenset[int] | None
     texts_of: frozenset[int] | None
@@ -160,7 +166,10 @@ def _segments(connections: Connections, batch_id: str, first: int, wish: Segment
     while True:
         found = None
         with connections.read() as connection:
-            rows = connection.execute(_FROM, {"batch_id": batch_id, "first": first, "at_most": at_most}).all()
+            # Removed meanwhile it would end early, and look like all of it.
+            batches.get(connection, batch_id)
+            where = {"batch_id": batch_id, "first": first, "end_index": wish.end_index, "at_most": at_most}
+            rows = connection.execute(_FROM, where).all()
             for row in rows:
                 first = row.number + 1
                 counted = counted_map(row)

@@ -67,8 +67,10 @@ class SqlStore:
             with self._connections.write() as connection:
                 intake.add(connection, batch_id, piece)
 
-    def close_intake(self, batch_id: str, now_ms: int) -> None:
+    def close_intake(self, batch_id: str, now_ms: int, *, digest: str = "") -> None:
         with self._connections.write() as connection:
+            if digest:
+                idempotency.complete(connection, batch_id, digest)
             intake.close(connection, batch_id, now_ms)
 
     def drop_batch(self, batch_id: str) -> None:
@@ -214,11 +216,17 @@ class SqlStore:
         batch_id: str,
         *,
         first_index: int = 0,
+        end_index: int | None = None,
         with_input: bool = False,
         wanted: frozenset[int] | None = None,
         texts_of: frozenset[int] | None = None,
     ) -> Iterator[SegmentView]:
-        wish = reading.SegmentWish(with_input=with_input, wanted=wanted, texts_of=texts_of)
+        wish = reading.SegmentWish(
+            end_index=reading.NO_END if end_index is None else end_index,
+            with_input=with_input,
+            wanted=wanted,
+            texts_of=texts_of,
+        )
         return reading.read_segments(self._connections, batch_id, first_index, wish)
 
     def is_held(self, batch_id: str) -> bool:

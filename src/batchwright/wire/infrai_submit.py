@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 import msgspec
@@ -11,7 +12,7 @@ from batchwright.core.doubt import OnUncertain
 from batchwright.core.durations import read_duration
 from batchwright.core.gate import OnGate
 from batchwright.core.money import picousd_from_usd
-from batchwright.wire.json_text import BOM, mend_surrogates
+from batchwright.wire.json_text import BOM, kind_of, mend_surrogates
 
 MAX_KEY_CHARS = 255
 MAX_METADATA = 50
@@ -50,7 +51,7 @@ class InfraiSubmit(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class _Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    requests: list[Raw] | msgspec.UnsetType = msgspec.UNSET
+    requests: Raw | msgspec.UnsetType = msgspec.UNSET
     batch_timeout: str | int | float | None = None
     metadata: dict[str, str | int | float | bool | None] | None = None
     store: bool | None = None
@@ -63,16 +64,25 @@ class _Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 _body = msgspec.json.Decoder(_Body)
+_requests = msgspec.json.Decoder(list[Raw])
+MAX_OPTIONS_BYTES = 1024 * 1024
+"""Of all that stands beside `requests`; what is allowed there has a fraction of it."""
 
 
 def read_submit(body: bytes) -> InfraiSubmit:
     """Raises BadSubmit. The rows are not looked into: each may be any JSON value."""
-    found = _decode(body)
+    found, body = _decode(body)
     if isinstance(found.requests, msgspec.UnsetType):
         raise BadSubmit("requests is missing; expected an array of request bodies", "requests")
-    if not found.requests:
+    requests = bytes(found.requests)
+    _check_once(body, requests)
+    try:
+        rows = _requests.decode(requests)
+    except msgspec.ValidationError:
+        raise BadSubmit(f"requests: expected an array, got {kind_of(requests[:1])}", "requests") from None
+    if not rows:
         raise BadSubmit("requests is empty; expected at least one request body", "requests")
-    return InfraiSubmit(rows=found.requests, options=_options(found))
+    return InfraiSubmit(rows=rows, options=_options(found))
 
 
 def read_options(values: dict[str, str]) -> BatchOptions:
@@ -90,10 +100,30 @@ def read_options(values: dict[str, str]) -> BatchOptions:
         raise BadSubmit(f"a parameter is not as expected: {error}", param_of(error)) from None
 
 
-def _decode(body: bytes) -> _Body:
+def _check_once(body: bytes, requests: bytes) -> None:
+    """A field that is given twice is refused: of two readers each might take another one. Rows are not looked into."""
+    options = body.replace(requests, b"0", 1)
+    if len(options) > MAX_OPTIONS_BYTES:
+        raise BadSubmit(
+            f"the body has {len(options):,} bytes beside requests; at most {MAX_OPTIONS_BYTES:,} are allowed"
+        )
+    json.loads(options, object_pairs_hook=_fields_once)
+
+
+def _fields_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadSubmit(f"the field {twice[:40]!r} is given more than once", twice[:40])
+    return fields
+
+
+def _decode(body: bytes) -> tuple[_Body, bytes]:
+    """What stands in the body, and the body that was read: without its mark of byte order, and mended."""
     body = body.removeprefix(BOM)
     try:
-        return _body.decode(body)
+        return _body.decode(body), body
     except msgspec.ValidationError as error:
         raise BadSubmit(sentence_of(error, _Body.__struct_encode_fields__), param_of(error)) from None
     except (msgspec.DecodeError, RecursionError) as error:

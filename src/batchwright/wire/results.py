@@ -7,6 +7,7 @@ vendor sent: an answer that is no JSON becomes a JSON string.
     ok              true, false, or null for a row that has not ended (then `state` says pending or reserved)
     cost_usd        null where nothing is known of its cost; else the known part, so that the lines of a file add up
                     to the batch's known cost
+    region          always null: where a vendor computes is not known here; Infrai's clients read the field
     error.cause     what the vendor (or the check of the row) said: http_status, code, param; absent if nothing
     response        the vendor's whole last answer; absent if there was none
 """
@@ -69,7 +70,7 @@ def _success(view: RowView, record: Record, reply: Reply, flags: bytes) -> tuple
         cost_text(record),
         b',"vendor":',
         string(record.vendor),
-        b',"result":{"content":',
+        b',"region":null,"result":{"content":',
         reply.content,
         b',"finish_reason":',
         reply.finish_reason,
@@ -116,11 +117,8 @@ def _other_line(view: RowView, *, response: bool = True) -> bytes:
     answer = b""
     if response and record is not None and record.body:
         answer = b',"response":%b' % read_reply(record.body).whole
-    return b'{"ok":%b,%b"request_index":%d,%b"cost_usd":%b,"vendor":%b,"error":%b,"flags":[],"attempts":%d%b}\n' % (
-        b"false" if ended else NULL,
-        state,
-        view.request_index,
-        _label(view),
+    head = b'{"ok":%b,%b"request_index":%d,%b' % (b"false" if ended else NULL, state, view.request_index, _label(view))
+    return head + b'"cost_usd":%b,"vendor":%b,"region":null,"error":%b,"flags":[],"attempts":%d%b}\n' % (
         cost_text(record),
         string(record.vendor) if record is not None and record.vendor else NULL,
         _error(view) if ended else NULL,

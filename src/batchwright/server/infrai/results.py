@@ -10,13 +10,17 @@ from msgspec import Raw
 from starlette.responses import Response
 
 from batchwright.core import row_map
-from batchwright.core.failures import FailureKind
+from batchwright.core.failures import FailureKind, Flag
 from batchwright.server.asking import Ask
 from batchwright.server.faults import Fault
 from batchwright.wire.results import page_item
 
-FILTERED_SEGMENTS = 40
-"""Segments that a filtered page looks into at most, 20,000 rows: then it is given as it is, with where to go on."""
+OPENED_SEGMENTS = 40
+"""Segments that a page opens at most, where few of their rows are wanted."""
+SEARCHED_ROWS = 100_000
+"""Rows that a page looks at, at most, to find those that are wanted; of most only the segment's row map. After either
+bound it is given as it is, with where to go on."""
+ENDS = frozenset(byte for byte in range(256) if row_map.is_end(byte))
 INCLUDES = frozenset({"response", "pending"})
 DEFAULT_ROWS = 100
 
@@ -32,23 +36,26 @@ async def results(ask: Ask) -> Response:
     regions = {to.vendor: to.region for to in status.spec.destinations if to.region}
     items: list[Raw] = []
     next_index: int | None = None
-    looked = 0
-    async for views in ask.batches.rows(batch_id, start=start, wanted=wanted, texts_of=frozenset()):
-        looked += 1
+    opened = 0
+    end = start + SEARCHED_ROWS
+    async for views in ask.batches.rows(batch_id, start=start, end=end, wanted=wanted, texts_of=frozenset()):
+        opened += 1
         for view in views:
             if len(items) == limit:
                 next_index = view.request_index
                 break
             items.append(Raw(page_item(view, response=response, regions=regions)))
-        if next_index is None and looked == FILTERED_SEGMENTS:
+        if next_index is None and opened == OPENED_SEGMENTS:
             next_index = views[-1].request_index + 1
         if next_index is not None:
             break
+    else:
+        next_index = end
     return ask.answer(
         {
             "items": items,
             "total_count": status.total,
-            "next_cursor": None if next_index is None or next_index >= status.total else str(next_index),
+            "next_cursor": str(next_index) if next_index < status.total else None,
             "terminal": status.terminal,
         }
     )
@@ -63,21 +70,23 @@ def _include(ask: Ask) -> frozenset[str]:
 
 
 def _wanted(ask: Ask, *, pending: bool) -> frozenset[int]:
-    """Row-map bytes, by `ok` (true, false) and `kind`."""
-    okay, kind = ask.text("ok"), ask.text("kind")
-    if okay not in ("", "true", "false"):
-        raise Fault("INVALID_REQUEST", f"ok: expected true or false, found {okay[:40]!r}", param="ok")
+    """Row-map bytes, by `ok` (true, false), `kind` and `flag`; with several, those that all of them mean."""
+    okay = _one_of(ask, "ok", ("true", "false"))
+    kind = _one_of(ask, "kind", tuple(FailureKind))
+    flag = _one_of(ask, "flag", tuple(Flag))
+    wanted = ENDS
+    if okay:
+        wanted = frozenset(byte for byte in wanted if row_map.is_success(byte) == (okay == "true"))
     if kind:
-        if kind not in tuple(FailureKind):
-            raise Fault(
-                "INVALID_REQUEST", f"kind: expected one of {', '.join(FailureKind)}, found {kind[:40]!r}", param="kind"
-            )
-        return frozenset({row_map.KIND_BYTES[FailureKind(kind)]})
-    wanted = {
-        byte
-        for byte in range(256)
-        if row_map.is_end(byte) and (not okay or row_map.is_success(byte) == (okay == "true"))
-    }
-    if pending:
-        wanted |= {row_map.PENDING, row_map.RESERVED}
-    return frozenset(wanted)
+        wanted &= {row_map.KIND_BYTES[FailureKind(kind)]}
+    if flag:
+        wanted &= {row_map.FLAG_BYTES[Flag(flag)]}
+    return wanted | {row_map.PENDING, row_map.RESERVED} if pending else wanted
+
+
+def _one_of(ask: Ask, name: str, choices: tuple[str, ...]) -> str:
+    """Empty: not given."""
+    text = ask.text(name)
+    if text and text not in choices:
+        raise Fault("INVALID_REQUEST", f"{name}: expected one of {', '.join(choices)}, found {text[:40]!r}", param=name)
+    return text

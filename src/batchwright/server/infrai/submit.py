@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from starlette.responses import Response
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
-from batchwright.ports.batches import Submit
+from batchwright.ports.batches import Rows, Submit
 from batchwright.ports.store import Idempotency
 from batchwright.server.asking import Ask
-from batchwright.server.bodies import read_body
+from batchwright.server.bodies import LINES_TYPES, BodyLimits, is_json, media_type, read_body, wrong_type
 from batchwright.server.faults import Fault
 from batchwright.server.infrai.status_view import submit_view
+from batchwright.server.infrai.upload import Upload, long_row, too_many_rows
 from batchwright.server.service import Service
-from batchwright.wire.infrai_submit import BadSubmit, BatchOptions, InfraiSubmit, read_submit
+from batchwright.wire.infrai_submit import BadSubmit, BatchOptions, InfraiSubmit, read_options, read_submit
 from batchwright.wire.rows import RowDecoder
 
 TIMEOUT_S = 24 * 3600.0
@@ -28,33 +30,66 @@ REPLAYED = "Idempotency-Replayed"
 
 
 async def submit(ask: Ask) -> Response:
+    media = media_type(ask.request)
+    if media in LINES_TYPES:
+        return await submit_lines(ask)
+    if is_json(media):
+        return await submit_array(ask)
+    raise wrong_type(media, "application/json", "application/x-ndjson")
+
+
+async def submit_array(ask: Ask) -> Response:
     ceilings = ask.service.ceilings
-    body = await read_body(ask.request, ceilings.array_bytes)
+    limits = BodyLimits(at_most=ceilings.array_bytes, silent_s=ceilings.silent_s, too_large="BATCH_REJECTED")
+    body = await read_body(ask.request, limits)
     try:
         asked = await asyncio.to_thread(read_submit, body)
     except BadSubmit as error:
-        code = "INVALID_REQUEST" if error.json else "INVALID_JSON"
-        raise Fault(code, str(error)[:500], param=error.param) from None
+        raise bad_submit(error) from None
     if len(asked.rows) > ceilings.rows:
-        raise Fault(
-            "BATCH_REJECTED",
-            f"requests has {len(asked.rows):,} rows; at most {ceilings.rows:,} are allowed.",
-            hint="Nothing was kept. Submit it as several batches.",
-            param="requests",
-        )
+        raise too_many_rows(len(asked.rows), ceilings)
     key = idempotency_key(ask, asked.options)
     wish = None if not key else Idempotency(key, hashlib.sha256(body).hexdigest())
+    del body  # as large as the rows, which hold it
+    return await _take(ask, asked.options, _rows(asked, ask.service), idempotency=wish)
+
+
+async def submit_lines(ask: Ask) -> Response:
+    """The options stand in the query; rows become durable as they arrive, and claimable at the end."""
+    options = options_of_query(ask)
+    key = idempotency_key(ask, options)
+    upload = Upload(options, row_options(ask.service), ask.service.ceilings)
+    wish = None if not key else Idempotency(key, "")
+    return await _take(
+        ask, options, upload.rows(ask.request), idempotency=wish, digest_at_end=upload.digest if key else None
+    )
+
+
+async def _take(ask: Ask, options: BatchOptions, rows: Rows, **wishes: Any) -> Response:
     submitted = await ask.batches.submit(
         Submit(
             batch_id=f"batch_{ask.service.chance.hex_id(24)}",
-            spec=spec_of(ask.service, asked.options),
-            deadline_s=asked.options.timeout_s or TIMEOUT_S,
-            idempotency=wish,
+            spec=spec_of(ask.service, options),
+            deadline_s=options.timeout_s or TIMEOUT_S,
+            **wishes,
         ),
-        _rows(asked, ask.service),
+        rows,
     )
     ask.said["batch_id"] = submitted.status.batch_id
     return ask.answer(submit_view(submitted.status), {REPLAYED: "true"} if submitted.replayed else None)
+
+
+def options_of_query(ask: Ask) -> BatchOptions:
+    names = dict.fromkeys(ask.request.query_params.keys())
+    try:
+        return read_options({name: ask.text(name) for name in names})
+    except BadSubmit as error:
+        raise bad_submit(error) from None
+
+
+def bad_submit(error: BadSubmit) -> Fault:
+    code = "INVALID_REQUEST" if error.json else "INVALID_JSON"
+    return Fault(code, str(error)[:500], param=error.param)
 
 
 def idempotency_key(ask: Ask, options: BatchOptions) -> str:
@@ -108,22 +143,13 @@ async def _rows(asked: InfraiSubmit, service: Service) -> AsyncIterator[Sequence
     at_most = service.ceilings.row_bytes
 
     def decode(start: int) -> list[SourceRow]:
-        return [
-            decode_row(decoder, bytes(raw), number, at_most)
-            for number, raw in enumerate(asked.rows[start : start + CHUNK_ROWS], start + 1)
-        ]
+        rows = []
+        for number, raw in enumerate(asked.rows[start : start + CHUNK_ROWS], start + 1):
+            line = bytes(raw)
+            if len(line) > at_most:
+                raise long_row(number, len(line), at_most)
+            rows.append(decoder.decode(line, number))
+        return rows
 
     for start in range(0, len(asked.rows), CHUNK_ROWS):
         yield await asyncio.to_thread(decode, start)
-
-
-def decode_row(decoder: RowDecoder, line: bytes, number: int, at_most: int) -> SourceRow:
-    """One request of a batch; what cannot be sent becomes a failed row of that index."""
-    if len(line) > at_most:
-        raise Fault(
-            "BATCH_REJECTED",
-            f"Row {number} has {len(line):,} bytes; at most {at_most:,} are allowed.",
-            hint="Nothing was kept.",
-            param="requests",
-        )
-    return decoder.decode(line, number)

@@ -1,0 +1,96 @@
+"""What the routes of the batches answer with, as JSON Schema. A test holds real answers against it."""
+
+from __future__ import annotations
+
+from batchwright.core.batch_state import BatchState
+from batchwright.core.failures import FailureKind, Flag
+from batchwright.server.capabilities import COUNT, FLAG, MOMENT, TEXT, USD, Schema, shape, with_field
+
+STATE: Schema = {"enum": [state.value for state in BatchState]}
+METADATA: Schema = {"type": "object", "additionalProperties": TEXT}
+NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
+TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+COUNTS_BY_KIND: Schema = {
+    "type": "object",
+    "propertyNames": {"enum": [kind.value for kind in FailureKind]},
+    "additionalProperties": COUNT,
+}
+
+SUBMITTED = shape(
+    {
+        "batch_id": TEXT,
+        "state": STATE,
+        "total_count": COUNT,
+        "created_at": MOMENT,
+        "expires_at": MOMENT,
+        "metadata": METADATA,
+    }
+)
+USAGE = shape({"prompt_tokens": COUNT, "completion_tokens": COUNT, "cached_tokens": COUNT, "total_tokens": COUNT})
+STATUS = shape(
+    {
+        "batch_id": TEXT,
+        "state": STATE,
+        "terminal": FLAG,
+        "progress": {"type": "number", "minimum": 0, "maximum": 1},
+        "total_count": COUNT,
+        "completed_count": COUNT,
+        "failed_count": COUNT,
+        "cancelled_count": COUNT,
+        "expired_count": COUNT,
+        "pending_count": COUNT,
+        "settled_count": COUNT,
+        "error_kinds": COUNTS_BY_KIND,
+        "cost_usd": USD,
+        "unpriced_count": COUNT,
+        "possible_double_payments": COUNT,
+        "usage": USAGE,
+        "attempts": COUNT,
+        "retries": COUNT,
+        "round": COUNT,
+        "version": TEXT,
+        "rows_per_s": NUMBER_OR_NULL,
+        "eta_s": NUMBER_OR_NULL,
+        "paused_reason": TEXT_OR_NULL,
+        "max_cost_usd": USD,
+        "metadata": METADATA,
+        "created_at": MOMENT,
+        "finished_at": MOMENT,
+        "expires_at": MOMENT,
+    }
+)
+BATCH_LIST = shape(
+    {"items": {"type": "array", "items": STATUS}, "next_cursor": {"type": ["string", "null"]}},
+)
+DELETED = shape({"batch_id": TEXT, "deleted": {"const": True}})
+RETRIED: Schema = {"oneOf": [with_field(STATUS, "retried_count", COUNT), with_field(SUBMITTED, "retried_count", COUNT)]}
+"""Of a new round, and of a new batch."""
+ITEM: Schema = {
+    "type": "object",
+    "properties": {
+        "ok": {"type": ["boolean", "null"], "description": "null: the row has no outcome yet, `state` says which"},
+        "state": TEXT,
+        "request_index": COUNT,
+        "custom_id": TEXT,
+        "cost_usd": USD,
+        "vendor": TEXT_OR_NULL,
+        "region": TEXT_OR_NULL,
+        "result": {"type": "object", "required": ["content", "finish_reason", "model", "usage"]},
+        "error": {
+            "type": ["object", "null"],
+            "properties": {"code": TEXT, "kind": TEXT, "http_status": COUNT, "message": TEXT, "retryable": FLAG},
+        },
+        "flags": {"type": "array", "items": {"enum": [flag.value for flag in Flag]}},
+        "attempts": COUNT,
+        "response": {"description": "The vendor's whole last answer, with include=response."},
+    },
+    "required": ["ok", "request_index", "cost_usd", "vendor", "flags", "attempts"],
+}
+PAGE = shape(
+    {
+        "items": {"type": "array", "items": ITEM},
+        "total_count": COUNT,
+        "next_cursor": {"type": ["string", "null"], "description": "null, and only that, is the end"},
+        "terminal": FLAG,
+    }
+)
