@@ -52,5 +52,5 @@ def test_every_field_is_listed(scripted: RunningService, vendor: ScriptedVendor)
 
 
 def test_every_route_is_listed() -> None:
-    served = {f"{method} {path}" for method, path, _, _ in routes.ROUTES}
+    served = {f"{one.method} {one.path}" for one in routes.CAPABILITIES}
     assert served - set(re.findall(r"`((?:GET|POST) /v1/ai/batch/[^`]+)`", PAGE)) == set()

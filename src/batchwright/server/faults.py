@@ -55,7 +55,8 @@ def _unbounded(error: errors.InputRefused) -> Fault:
     first = error.findings[0]
     return Fault(
         "INVALID_REQUEST",
-        f"max_cost_usd could not hold: {error.total:,} of its rows may cost anything. Row {first.line}: {first.message}.",
+        f"max_cost_usd could not hold: {error.total:,} of its rows may cost anything. "
+        f"Row {first.line}: {first.message}.",
         hint="Nothing was kept. Give every row max_tokens and its model a price, or leave max_cost_usd out.",
         param="max_cost_usd",
     )

@@ -14,7 +14,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from batchwright.ports.file_batches import Upload
-from batchwright.server.bodies import stream_body
+from batchwright.server.bodies import BodyLimits, stream_body
 from batchwright.server.faults import Fault
 
 if TYPE_CHECKING:  # it exists for type checkers alone
@@ -119,7 +119,7 @@ async def read_form(request: Request, upload: Upload, at_most: int) -> Form:
     form = Form()
     try:
         parser = MultipartParser(boundary, form.callbacks())
-        async for piece in stream_body(request, at_most):
+        async for piece in stream_body(request, BodyLimits(at_most=at_most, whole=False)):
             parser.write(piece)
             for data in form.take_file_data():
                 await upload.write(data)
