@@ -124,6 +124,7 @@ BY_CODE: dict[str, type[ServiceError]] = {
     "FORBIDDEN": KeyRefused,
     "INSUFFICIENT_CREDIT": CreditSpent,
     "NOT_FOUND": NoSuchBatchThere,
+    "RANGE_NOT_SATISFIABLE": BadRequest,
     "WRONG_STATE": StateConflict,
     "IDEMPOTENCY_CONFLICT": IdempotencyConflict,
     "IN_USE": BusyThere,

@@ -21,6 +21,7 @@ SUBMITTED = shape(
         "batch_id": TEXT,
         "state": STATE,
         "total_count": COUNT,
+        "estimated_cost_usd": USD,
         "created_at": MOMENT,
         "expires_at": MOMENT,
         "metadata": METADATA,
