@@ -21,6 +21,7 @@ SUBMITTED = shape(
         "batch_id": TEXT,
         "state": STATE,
         "total_count": COUNT,
+        "estimated_cost_usd": USD,
         "created_at": MOMENT,
         "expires_at": MOMENT,
         "metadata": METADATA,
@@ -42,6 +43,7 @@ STATUS = shape(
         "settled_count": COUNT,
         "error_kinds": COUNTS_BY_KIND,
         "cost_usd": USD,
+        "estimated_cost_usd": USD,
         "unpriced_count": COUNT,
         "possible_double_payments": COUNT,
         "usage": USAGE,
@@ -72,6 +74,7 @@ ITEM: Schema = {
         "state": TEXT,
         "request_index": COUNT,
         "custom_id": TEXT,
+        "source_index": COUNT,
         "cost_usd": USD,
         "vendor": TEXT_OR_NULL,
         "region": TEXT_OR_NULL,
@@ -84,7 +87,7 @@ ITEM: Schema = {
         "attempts": COUNT,
         "response": {"description": "The vendor's whole last answer, with include=response."},
     },
-    "required": ["ok", "request_index", "cost_usd", "vendor", "flags", "attempts"],
+    "required": ["ok", "request_index", "cost_usd", "vendor", "region", "flags", "attempts"],
 }
 PAGE = shape(
     {
