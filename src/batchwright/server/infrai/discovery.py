@@ -118,15 +118,15 @@ def _bare(body: object) -> Response:
 
 
 def _entry(one: Capability, service: Service) -> dict[str, object]:
-    vendors = [place.vendor for place in service.destinations if not place.unusable]
+    usable = [place for place in service.destinations if not place.unusable] if one.needs_vendor else []
     return {
         "id": one.id,
         "method": one.method,
         "path": one.path,
         "summary": one.summary,
         "available": not _unavailable_reason(one, service),
-        "regions": [],
-        "vendors": list(dict.fromkeys(vendors)) if one.needs_vendor else [],
+        "regions": list(dict.fromkeys(place.region for place in usable if place.region)),
+        "vendors": list(dict.fromkeys(place.vendor for place in usable)),
         "billing": {
             "is_billable": False,
             "free": True,

@@ -44,6 +44,7 @@ STATUS = shape(
         "error_kinds": COUNTS_BY_KIND,
         "estimated_cost_usd": USD,
         "cost_usd": USD,
+        "estimated_cost_usd": USD,
         "unpriced_count": COUNT,
         "possible_double_payments": COUNT,
         "usage": USAGE,
@@ -74,6 +75,7 @@ ITEM: Schema = {
         "state": TEXT,
         "request_index": COUNT,
         "custom_id": TEXT,
+        "source_index": COUNT,
         "cost_usd": USD,
         "vendor": TEXT_OR_NULL,
         "region": TEXT_OR_NULL,
@@ -86,7 +88,7 @@ ITEM: Schema = {
         "attempts": COUNT,
         "response": {"description": "The vendor's whole last answer, with include=response."},
     },
-    "required": ["ok", "request_index", "cost_usd", "vendor", "flags", "attempts"],
+    "required": ["ok", "request_index", "cost_usd", "vendor", "region", "flags", "attempts"],
 }
 PAGE = shape(
     {
