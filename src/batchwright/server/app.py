@@ -36,4 +36,6 @@ def build_app(service: Service) -> Starlette:
         answer.headers.update(error.headers or {})
         return answer
 
-    return Starlette(routes=routes, exception_handlers={HTTPException: no_route})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: no_route})
+    app.router.redirect_slashes = False  # a path with a slash too many is none of ours, not a reason to redirect
+    return app

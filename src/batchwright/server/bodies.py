@@ -38,6 +38,14 @@ async def read_body(request: Request, limits: BodyLimits | int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+async def read_json(request: Request, limits: BodyLimits | int) -> bytes:
+    """As `read_body`, of a body that has to be JSON where there is one."""
+    body = await read_body(request, limits)
+    if body and not is_json(media_type(request)):
+        raise wrong_type(media_type(request), "application/json")
+    return body
+
+
 async def stream_body(request: Request, limits: BodyLimits) -> AsyncIterator[bytes]:
     """The body in pieces, as `read_body`."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()

@@ -42,14 +42,15 @@ class Param:
     schema: Schema
     about: str
     required: bool = False
+    ceiling: str = ""
+    """Of a number: the field of `server.service.Ceilings` that it may not pass; empty: none."""
 
-    @property
-    def described(self) -> Schema:
-        return {**self.schema, "description": self.about}
+    def bounded(self, ceilings: Mapping[str, Any]) -> Schema:
+        return {**self.schema, "maximum": ceilings[self.ceiling]} if self.ceiling else self.schema
 
 
-def query(name: str, schema: Schema, about: str) -> Param:
-    return Param(name=name, place=Place.QUERY, schema=schema, about=about)
+def query(name: str, schema: Schema, about: str, *, ceiling: str = "") -> Param:
+    return Param(name=name, place=Place.QUERY, schema=schema, about=about, ceiling=ceiling)
 
 
 def header(name: str, about: str) -> Param:

@@ -61,7 +61,7 @@ class _Retry(_Empty, forbid_unknown_fields=True, kw_only=True, rename={"how": "a
     flags: list[str] = []
     batch_timeout: str | int | float | None = None
     max_cost_usd: str | int | float | None = None
-    round: int | None = None
+    round: int | float | None = None
     idempotency_key: str | None = None
 
 
@@ -92,7 +92,7 @@ def read_retry(body: bytes) -> RetryCall:
     key = found.idempotency_key or ""
     if len(key) > MAX_KEY_CHARS:
         raise BadSubmit(f"idempotency_key has {len(key)} characters; at most {MAX_KEY_CHARS}", "idempotency_key")
-    if found.round is not None and found.round < 0:
+    if found.round is not None and not (0 <= found.round < 2**31 and found.round == int(found.round)):
         raise BadSubmit(f"round: expected a whole number from 0, found {found.round}", "round")
     if how is RetryAs.ROUND:
         _refuse_in_place(found)
@@ -102,7 +102,7 @@ def read_retry(body: bytes) -> RetryCall:
         flags=frozenset(Flag(read_choice("flags", flag, tuple(Flag))) for flag in found.flags),
         timeout_s=read_timeout(found.batch_timeout),
         max_cost_picousd=read_amount(found.max_cost_usd),
-        round=-1 if found.round is None else found.round,
+        round=-1 if found.round is None else int(found.round),
         idempotency_key=key,
     )
 

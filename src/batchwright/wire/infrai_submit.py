@@ -60,7 +60,7 @@ class _Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     max_cost_usd: str | int | float | None = None
     on_uncertain: str | None = None
     on_gate: str | None = None
-    max_attempts: int | None = None
+    max_attempts: int | float | None = None
 
 
 _body = msgspec.json.Decoder(_Body)
@@ -107,7 +107,7 @@ def _check_once(body: bytes, requests: bytes) -> None:
         raise BadSubmit(
             f"the body has {len(options):,} bytes beside requests; at most {MAX_OPTIONS_BYTES:,} are allowed"
         )
-    json.loads(options, object_pairs_hook=_fields_once)
+    json.loads(options, object_pairs_hook=_fields_once, parse_int=float)  # as an int it may have too many digits
 
 
 def _fields_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -126,7 +126,9 @@ def _decode(body: bytes) -> tuple[_Body, bytes]:
         return _body.decode(body), body
     except msgspec.ValidationError as error:
         raise BadSubmit(sentence_of(error, _Body.__struct_encode_fields__), param_of(error)) from None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except RecursionError:
+        raise BadSubmit("the body is nested too deeply") from None
+    except msgspec.DecodeError as error:
         mended = mend_surrogates(body)
         if mended != body:
             return _decode(mended)
@@ -192,12 +194,12 @@ def read_amount(value: str | float | None) -> int:
     return amount
 
 
-def _attempts(value: int | None) -> int:
+def _attempts(value: float | None) -> int:
     if value is None:
         return 0
-    if not 1 <= value <= 100:
+    if not 1 <= value <= 100 or value != int(value):
         raise BadSubmit(f"max_attempts: expected a whole number from 1 to 100, found {value}", "max_attempts")
-    return value
+    return int(value)
 
 
 def read_choice(name: str, value: str, choices: tuple[str, ...]) -> str:

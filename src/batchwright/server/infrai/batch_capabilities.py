@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
+from batchwright.core.batch_state import BatchState
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.gate import OnGate
@@ -17,14 +19,39 @@ from batchwright.server.infrai.results import INCLUDES, results
 from batchwright.server.infrai.submit import submit
 from batchwright.server.infrai.watch import EVENT_STREAM, WAIT_MAX_S, events, status
 from batchwright.wire.infrai_calls import RetryAs
+from batchwright.wire.infrai_submit import MAX_METADATA, MAX_METADATA_CHARS, MAX_METADATA_NAME, MAX_TIMEOUT_S
 
 BASE = "/v1/ai/batch"
-DURATION = {"type": ["integer", "number", "string"], "examples": [1800, "30m", "24h"]}
-AMOUNT = {"type": ["number", "string"]}
+DURATION: Schema = {
+    "anyOf": [
+        {"type": "number", "minimum": 1, "maximum": MAX_TIMEOUT_S},
+        {"type": "string", "pattern": "^([1-9][0-9]{0,5}s?|[1-9][0-9]{0,3}m|[1-9][0-9]?h|([1-9]|[12][0-9]|30)d)$"},
+    ],
+    "examples": [1800, "30m", "24h"],
+}
+AMOUNT: Schema = {
+    "anyOf": [
+        {"type": "number", "minimum": 0, "maximum": 9_000_000},
+        {"type": "string", "pattern": r"^[0-9]{1,6}(\.[0-9]{1,12})?$"},
+    ]
+}
+METADATA: Schema = {
+    "type": "object",
+    "maxProperties": MAX_METADATA,
+    "propertyNames": {"maxLength": MAX_METADATA_NAME},
+    "additionalProperties": {"type": ["string", "boolean", "null", "number"], "maxLength": MAX_METADATA_CHARS},
+}
+MOMENT: Schema = {"type": "string", "format": "date-time"}
 
 
 REASON = field("reason", {"type": "string", "minLength": 1, "maxLength": 500}, "Shown with the batch.")
 NEW_CAP = field("max_cost_usd", AMOUNT, "Another cap; one that was reached needs a higher one.")
+
+
+def _some_of(names: Iterable[str]) -> Schema:
+    """With commas between."""
+    one = "|".join(str(name) for name in names)
+    return {"type": "string", "pattern": f"^({one})(,({one}))*$"}
 
 
 def _list_of(names: type[StrEnum]) -> Schema:
@@ -34,12 +61,13 @@ def _list_of(names: type[StrEnum]) -> Schema:
 SUBMIT_FIELDS = (
     field(
         "requests",
-        {"type": "array", "minItems": 1, "items": {"type": "object"}},
-        "The rows: bodies of chat requests, or objects {capability, body}, each perhaps with a custom_id.",
+        {"type": "array", "minItems": 1},
+        "The rows: bodies of chat requests, or objects {capability, body}, each perhaps with a custom_id. What is none "
+        "of these becomes a failed row.",
         required=True,
     ),
     field("batch_timeout", DURATION, "How long the batch may take, in seconds, or as 30m or 24h."),
-    field("metadata", {"type": "object"}, "Your own words about the batch: at most 50 short values."),
+    field("metadata", METADATA, "Your own words about the batch: at most 50 short values."),
     field("store", {"type": "boolean"}, "Accepted for compatibility; every batch is stored."),
     field("idempotency_key", {"type": "string", "maxLength": 255}, "As the header Idempotency-Key; kept for 24 hours."),
     field("max_cost_usd", AMOUNT, "What the batch may cost at most; it pauses there."),
@@ -92,7 +120,7 @@ BATCHES: tuple[Capability, ...] = (
             BATCH_ID,
             header("Last-Event-ID", "The last event you have; after the end there is none."),
         ),
-        response=TEXT,
+        response=schemas.EVENT,
         bare=True,
         media=EVENT_STREAM,
         also=((204, "The end was seen already."),),
@@ -106,10 +134,10 @@ BATCHES: tuple[Capability, ...] = (
         scope=Scope.READ,
         params=(
             query("limit", {"type": "integer", "minimum": 1, "maximum": MOST_BATCHES}, "Default 50."),
-            query("cursor", TEXT, "The next_cursor of the page before."),
-            query("state", TEXT, "Only batches in one of these states, with commas between."),
-            query("created_after", TEXT, "ISO 8601, or seconds since 1970."),
-            query("created_before", TEXT, "As created_after."),
+            query("cursor", BATCH_ID.schema, "The next_cursor of the page before."),
+            query("state", _some_of(BatchState), "Only batches in one of these states, with commas between."),
+            query("created_after", MOMENT, "ISO 8601; or seconds since 1970."),
+            query("created_before", MOMENT, "As created_after."),
         ),
         response=schemas.BATCH_LIST,
     ),
@@ -165,12 +193,12 @@ BATCHES: tuple[Capability, ...] = (
         scope=Scope.READ,
         params=(
             BATCH_ID,
-            query("limit", {"type": "integer", "minimum": 1}, "Rows of one page, at most. Default 100."),
+            query("limit", COUNT | {"minimum": 1}, "Rows of one page, at most. Default 100.", ceiling="page_rows"),
             query("cursor", {"type": "string", "pattern": "^[0-9]{1,15}$"}, "The next_cursor of the page before."),
             query("ok", {"enum": ["true", "false"]}, "Only successes, or only the others."),
             query("kind", {"enum": [kind.value for kind in FailureKind]}, "Only rows that failed so."),
             query("flag", {"enum": [flag.value for flag in Flag]}, "Only successes with this flag."),
-            query("include", TEXT, f"Some of {', '.join(sorted(INCLUDES))}, with a comma between."),
+            query("include", _some_of(sorted(INCLUDES)), "The vendor's whole answers; rows without an outcome."),
         ),
         response=schemas.PAGE,
         ceilings=("page_rows",),

@@ -147,7 +147,10 @@ def _detail(one: Capability, service: Service) -> dict[str, object]:
         "idempotent": one.idempotent,
         "params": {
             "type": "object",
-            "properties": {param.name: {**param.described, "in": param.place.value} for param in one.params},
+            "properties": {
+                param.name: {**param.bounded(ceilings), "description": param.about, "in": param.place.value}
+                for param in one.params
+            },
             "required": [param.name for param in one.params if param.required],
         },
         "response": one.response,

@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 
 from batchwright.server.asking import Ask
-from batchwright.server.bodies import BodyLimits, read_body
+from batchwright.server.bodies import read_json
 from batchwright.server.capabilities import COUNT, FLAG, TEXT, shape
 from batchwright.server.faults import Fault
 from batchwright.server.row_file import FileIndex, RowFile, tag_of, zipped
@@ -188,7 +188,7 @@ class _Streamed(StreamingResponse):
 
 
 async def _form(ask: Ask) -> Form:
-    body = await read_body(ask.request, BodyLimits(at_most=MOST_OPTIONS_BYTES))
+    body = await read_json(ask.request, MOST_OPTIONS_BYTES)
     if not body.strip():
         return Form.JSONL
     try:

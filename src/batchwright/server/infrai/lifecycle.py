@@ -15,7 +15,7 @@ from batchwright.core.batch_state import BatchState
 from batchwright.core.errors import WrongState
 from batchwright.ports.batches import BatchStatus, Selector
 from batchwright.server.asking import Ask
-from batchwright.server.bodies import read_body
+from batchwright.server.bodies import read_json
 from batchwright.server.faults import Fault
 from batchwright.server.infrai.retry_new import retry_as_new
 from batchwright.server.infrai.status_view import view_for
@@ -87,7 +87,7 @@ async def _retry_in_place(ask: Ask, batch_id: str, call: RetryCall) -> Response:
 
 
 async def _read(ask: Ask, reader: Callable[[bytes], T]) -> T:
-    body = await read_body(ask.request, SMALL_BYTES)
+    body = await read_json(ask.request, SMALL_BYTES)
     try:
         return reader(body)
     except BadSubmit as error:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
+
+import msgspec
 
 from batchwright.server.capabilities import COUNT, FLAG, TEXT, Capability, Param, Place, Schema, shape
 from batchwright.server.service import Service
@@ -25,9 +28,10 @@ _METADATA = shape(
 
 
 def openapi_page(table: tuple[Capability, ...], service: Service) -> dict[str, Any]:
+    ceilings = msgspec.to_builtins(service.ceilings)
     paths: dict[str, dict[str, Any]] = {}
     for one in table:
-        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one)
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, ceilings)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Batchwright", "version": service.version},
@@ -36,11 +40,11 @@ def openapi_page(table: tuple[Capability, ...], service: Service) -> dict[str, A
     }
 
 
-def _operation(one: Capability) -> dict[str, Any]:
+def _operation(one: Capability, ceilings: Mapping[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": one.id,
         "summary": one.summary,
-        "parameters": [_parameter(param) for param in one.params if param.place is not Place.BODY],
+        "parameters": [_parameter(param, ceilings) for param in one.params if param.place is not Place.BODY],
         "responses": _responses(one),
         "security": [] if one.scope is None else [{KEY: []}],
     }
@@ -49,12 +53,12 @@ def _operation(one: Capability) -> dict[str, Any]:
     return operation
 
 
-def _parameter(param: Param) -> dict[str, Any]:
+def _parameter(param: Param, ceilings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": param.name,
         "in": param.place.value,
         "required": param.required,
-        "schema": param.schema,
+        "schema": param.bounded(ceilings),
         "description": param.about,
     }
 
@@ -64,7 +68,7 @@ def _body(one: Capability) -> dict[str, Any]:
     required = [param.name for param in fields if param.required]
     schema: Schema = {
         "type": "object",
-        "properties": {param.name: param.described for param in fields},
+        "properties": {param.name: {**param.schema, "description": param.about} for param in fields},
         "required": required,
         "additionalProperties": False,
     }

@@ -62,6 +62,8 @@ STATUS = shape(
         "expires_at": MOMENT,
     }
 )
+EVENT = shape({"id": TEXT, "event": TEXT, "data": TEXT})
+"""A server-sent one; `data` is a STATUS, or an error's object at the end."""
 BATCH_LIST = shape(
     {"items": {"type": "array", "items": STATUS}, "next_cursor": {"type": ["string", "null"]}},
 )

@@ -1,0 +1,227 @@
+"""What no client should send: a clear answer in the envelope, nothing kept, and the service goes on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from batchwright.server.service import Ceilings
+from batchwright.wire.error_codes import CALL_CODES
+from support.raw_asking import ask_raw
+from support.service import BATCH, RunningService, chat, serving
+
+SUBMIT = f"{BATCH}/submit"
+JSON = "Content-Type: application/json"
+NOBODY = f"batch_{'0' * 24}"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    folder: Path = tmp_path_factory.mktemp("bad_input")
+    with serving(folder, works=False, ceilings=Ceilings(array_bytes=2_000_000, silent_s=0.2)) as service:
+        yield service
+        assert service.get(f"{BATCH}/list").json()["data"]["items"] == [], "nothing of all this was kept"
+
+
+def refused(answer: httpx.Response, code: str) -> dict[str, Any]:
+    body = answer.json()
+    assert (answer.status_code, body["error"]["code"]) == (CALL_CODES[code].http_status, code), answer.text
+    assert body.keys() == {"ok", "data", "error", "metadata"}
+    assert (body["ok"], body["data"]) == (False, None)
+    assert body["error"]["message"]
+    assert body["metadata"]["request_id"] == answer.headers["x-request-id"]
+    error: dict[str, Any] = body["error"]
+    return error
+
+
+def submit(service: RunningService, body: bytes, *headers: str) -> httpx.Response:
+    return ask_raw(service, "POST", SUBMIT, *(headers or (JSON,)), f"Content-Length: {len(body)}", body=body)
+
+
+ROW = json.dumps(chat("one")).encode()
+DEEP = b"[" * 200_000 + b"]" * 200_000
+
+NO_BATCH: dict[str, tuple[bytes, str, str]] = {
+    "nothing": (b"", "INVALID_JSON", ""),
+    "no JSON": (b"requests", "INVALID_JSON", ""),
+    "cut off": (b'{"requests":[' + ROW, "INVALID_JSON", ""),
+    "two values": (b'{"requests":[' + ROW + b"]} {}", "INVALID_JSON", ""),
+    "not a number": (b'{"requests":[{"messages":NaN}]}', "INVALID_JSON", ""),
+    "infinity": (b'{"requests":[' + ROW + b'],"batch_timeout":-Infinity}', "INVALID_JSON", ""),
+    "not UTF-8": (b'{"requests":["\xff\xfe"],"metadata":{"\xff":1}}', "INVALID_JSON", ""),
+    "UTF-16": ('{"requests":[]}'.encode("utf-16"), "INVALID_JSON", ""),
+    "a number": (b"5", "INVALID_REQUEST", ""),
+    "an array": (b"[" + ROW + b"]", "INVALID_REQUEST", ""),
+    "null": (b"null", "INVALID_REQUEST", ""),
+    "no requests": (b"{}", "INVALID_REQUEST", "requests"),
+    "requests are null": (b'{"requests":null}', "INVALID_REQUEST", "requests"),
+    "requests are an object": (b'{"requests":{"0":1}}', "INVALID_REQUEST", "requests"),
+    "requests are none": (b'{"requests":[]}', "INVALID_REQUEST", "requests"),
+    "nested too deeply": (b'{"requests":[' + ROW + b'],"metadata":' + DEEP + b"}", "INVALID_REQUEST", "metadata"),
+    "requests twice": (b'{"requests":[' + ROW + b'],"requests":[5]}', "INVALID_REQUEST", "requests"),
+    "metadata twice": (b'{"metadata":{"a":1},"requests":[' + ROW + b'],"metadata":{}}', "INVALID_REQUEST", "metadata"),
+    "a metadata field twice": (b'{"metadata":{"a":1,"a":2},"requests":[' + ROW + b"]}", "INVALID_REQUEST", "a"),
+    "a row nested too deeply": (b'{"requests":[' + DEEP + b"]}", "INVALID_REQUEST", ""),
+    "a number without end": (
+        b'{"requests":[' + ROW + b'],"max_attempts":' + b"9" * 9_000 + b"}",
+        "INVALID_REQUEST",
+        "max_attempts",
+    ),
+    "an unknown field": (b'{"requests":[' + ROW + b'],"priority":1}', "INVALID_REQUEST", "priority"),
+    "metadata are text": (b'{"requests":[' + ROW + b'],"metadata":"a"}', "INVALID_REQUEST", "metadata"),
+    "no timeout": (
+        b'{"requests":[' + ROW + b'],"batch_timeout":"soon"}',
+        "INVALID_REQUEST",
+        "batch_timeout",
+    ),
+    "a cost below nothing": (b'{"requests":[' + ROW + b'],"max_cost_usd":-1}', "INVALID_REQUEST", "max_cost_usd"),
+    "a cost beyond reason": (b'{"requests":[' + ROW + b'],"max_cost_usd":1e300}', "INVALID_REQUEST", "max_cost_usd"),
+    "a key that is none": (
+        b'{"requests":[' + ROW + b'],"idempotency_key":5}',
+        "INVALID_REQUEST",
+        "idempotency_key",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_BATCH)
+def test_what_is_no_batch(service: RunningService, name: str) -> None:
+    body, code, param = NO_BATCH[name]
+    assert refused(submit(service, body), code).get("param", "") == param
+
+
+ODD_ROWS = [
+    b"5",
+    b"null",
+    b'"text"',
+    b"[]",
+    b'{"messages":5}',
+    b'{"model":5,"messages":[]}',
+    b'{"messages":[{"role":"user","content":"\\ud83d"}],"custom_id":"\\ud83d"}',
+    b'{"messages":[],"messages":7}',
+    b'{"messages":[{"role":"user","content":1e999}]}',
+    b'{"capability":"ai.dance","body":{}}',
+    b'{"url":"/v1/../admin","body":{"messages":[]}}',
+]
+
+
+def test_a_row_that_is_none_fails_alone(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
+        body = b'{"requests":[' + b",".join([*ODD_ROWS, ROW]) + b"]}"
+        answer = submit(service, body)
+        batch_id = answer.json()["data"]["batch_id"]
+        service.ended(batch_id)
+        items = service.results(batch_id, include="response")
+        assert len(items) == len(ODD_ROWS) + 1
+        assert [item["request_index"] for item in items] == list(range(len(items)))
+        assert items[-1]["ok"] is True
+        assert {item["ok"] for item in items[:6]} == {False}
+
+
+def test_a_body_above_its_ceiling_is_refused_by_its_header(service: RunningService) -> None:
+    answer = ask_raw(service, "POST", SUBMIT, JSON, "Content-Length: 1000000000")
+    assert "1,000,000,000" in refused(answer, "BATCH_REJECTED")["message"]
+    small = ask_raw(service, "POST", f"{BATCH}/cancel/{NOBODY}", JSON, "Content-Length: 1000000000")
+    refused(small, "BODY_TOO_LARGE")
+
+
+def test_a_body_above_its_ceiling_is_refused_as_it_arrives(service: RunningService) -> None:
+    chunk = b'{"requests":["' + b"x" * 3_000_000
+    body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(chunk), chunk)
+    refused(ask_raw(service, "POST", SUBMIT, JSON, "Transfer-Encoding: chunked", body=body), "BATCH_REJECTED")
+
+
+def test_a_body_that_does_not_come_is_given_up(service: RunningService) -> None:
+    answer = ask_raw(service, "POST", SUBMIT, JSON, "Content-Length: 100", body=b'{"requests":')
+    assert refused(answer, "REQUEST_TIMEOUT")["retryable"] is True
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ("Content-Type: text/plain",),
+        ("Content-Type: application/x-www-form-urlencoded",),
+        ("Content-Type: multipart/form-data; boundary=x",),
+        ("Content-Type: application/json/evil",),
+        (JSON, "Content-Encoding: gzip"),
+        (JSON, "Content-Encoding: br, gzip"),
+    ],
+)
+def test_bodies_of_another_kind(service: RunningService, headers: tuple[str, ...]) -> None:
+    body = json.dumps({"requests": [chat("one")]}).encode()
+    packed = gzip.compress(body) if "gzip" in headers[-1] else body
+    refused(submit(service, packed, *headers), "UNSUPPORTED_MEDIA_TYPE")
+    refused(
+        ask_raw(service, "POST", f"{BATCH}/retry/{NOBODY}", *headers, "Content-Length: 2", body=b"{}"),
+        "UNSUPPORTED_MEDIA_TYPE",
+    )
+
+
+@pytest.mark.parametrize("path", ["status", "results", "events", "export"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "..",
+        "..%2f..%2fetc%2fpasswd",
+        "%2e%2e%2f",
+        "batch_" + "0" * 23,
+        "batch_" + "A" * 24,
+        NOBODY,
+        NOBODY + "%00",
+        NOBODY + "%0a",
+        NOBODY + ".jsonl/..",
+        "'%20OR%201=1--",
+        "%ff%fe",
+        "batch_%f0%9f%98%80",
+        "x" * 5_000,
+    ],
+)
+def test_ids_that_are_none(service: RunningService, path: str, text: str) -> None:
+    suffix = ".jsonl" if path == "export" else ""
+    refused(ask_raw(service, "GET", f"{BATCH}/{path}/{text}{suffix}"), "NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ("limit=0", "limit"),
+        ("limit=1001", "limit"),
+        ("limit=-1", "limit"),
+        ("limit=1e2", "limit"),
+        ("limit=%D9%A3", "limit"),
+        ("limit=5&limit=6", "limit"),
+        ("cursor=abc", "cursor"),
+        ("cursor=" + "9" * 30, "cursor"),
+        ("ok=maybe", "ok"),
+        ("kind=bad%00", "kind"),
+        ("flag=odd", "flag"),
+        ("include=everything", "include"),
+    ],
+)
+def test_parameters_that_are_none(service: RunningService, query: str, param: str) -> None:
+    answer = ask_raw(service, "GET", f"{BATCH}/results/{NOBODY}?{query}")
+    assert refused(answer, "INVALID_REQUEST")["param"] == param
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    ["", "Bearer", "Basic YTpi", "Bearer bw_nobody", "Bearer " + "x" * 5_000, "Bearer \xe9"],
+)
+def test_keys_that_are_none(service: RunningService, authorization: str) -> None:
+    headers = [(b"Authorization", authorization.encode("latin-1"))] if authorization else []
+    answer = service.client("").get(f"{BATCH}/list", headers=headers)
+    refused(answer, "UNAUTHORIZED")
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_methods_and_routes_that_are_none(service: RunningService) -> None:
+    refused(service.client().put(SUBMIT), "METHOD_NOT_ALLOWED")
+    refused(service.client().request("DELETE", f"{BATCH}/export/{NOBODY}.csv"), "METHOD_NOT_ALLOWED")
+    refused(service.get("/v1/ai/batch/dance"), "NOT_FOUND")
+    refused(service.get("/v1/ai/batch/export/" + NOBODY + ".parquet"), "METHOD_NOT_ALLOWED")
