@@ -120,6 +120,8 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path) -> None:
         "lease": "1m",
         "heartbeat": "10s",
         "grace": "3s",
+        "log": "json",
+        "open_metrics": "yes",
     }
     environment = {variable_of(name): samples.get(name, "8") for name in SETTINGS}
     settings = Places(tmp_path, environment=environment).load()

@@ -20,6 +20,7 @@ from batchwright.ports.batches import BatchStatus, Submit
 from batchwright.ports.keys import ApiKey, Keys
 from batchwright.server.asking import Ask
 from batchwright.server.infrai.watch import KEEP_ALIVE_S, EventStream
+from batchwright.server.insight import Insight
 from batchwright.server.service import Service
 from batchwright.server.watching import READ_EVERY_S, Sight, Watching, version_of
 from support.loop_clock import LoopClock
@@ -185,6 +186,7 @@ def stream_of(batches: MemoryBatches, watching: Watching) -> EventStream:
         destinations=(),
         watching=watching,
         version="0",
+        insight=cast(Insight, None),
         report=print,
     )
     key = ApiKey(key_id="key_1", shown="", account="local", name="", scopes=frozenset(Scope), created_at_ms=0)

@@ -7,7 +7,7 @@ from sqlalchemy import Executable
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql import ClauseElement
 
-from batchwright.store import blobs, checkpointing, claiming, closing, ledger, parts, reading, workers
+from batchwright.store import blobs, checkpointing, claiming, closing, credit, ledger, parts, reading, workers
 from batchwright.store.connections import Connections
 from batchwright.store.schema import metadata
 
@@ -31,6 +31,8 @@ STATEMENTS = {
     "still holds": ledger._STILL_HOLDS,
     "from": reading._FROM,
     "holding": reading._HOLDING,
+    "spent": credit._SPENT,
+    "moving under a key": credit._MOVING,
 }
 
 

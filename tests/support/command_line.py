@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -75,6 +76,18 @@ class Started:
             )
             if not arrived or text not in self._texts["err"]:
                 raise AssertionError(f"it never said {text!r}, but: {self._texts['err']}")
+
+    def wait_for_match(self, pattern: str) -> str:
+        """Until its standard error has a match; returns the pattern's first group."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: re.search(pattern, self._texts["err"]) or not any(one.is_alive() for one in self._readers),
+                PATIENCE_S,
+            )
+            found = re.search(pattern, self._texts["err"])
+            if found is None:
+                raise AssertionError(f"it never said {pattern!r}, but: {self._texts['err']}")
+            return found[1]
 
     def until(self, vendor: ScriptedVendor, condition: Callable[[ScriptedVendor], bool]) -> None:
         """Until this holds of what the vendor has seen. Fails at once when the command ends before."""

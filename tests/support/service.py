@@ -10,6 +10,7 @@ What a test asks goes through a real socket. `service.client()` is a plain `http
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ from batchwright.assemble.keys import create_key, revoke_key
 from batchwright.assemble.service import ServeRequest, serve_until
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope
 from batchwright.runner.interrupts import CountedInterrupts
+from batchwright.server.new_key import KeyWish
 from batchwright.server.service import Ceilings
 from batchwright.settings import Settings
 from support.scripted_vendor import ScriptedVendor
@@ -79,12 +81,14 @@ class RunningService:
         text, _ = asyncio.run(
             create_key(
                 self.settings,
-                account=account,
-                name="a test's",
-                scopes=scopes,
-                expires_s=expires_s,
-                budget_picousd=budget_picousd,
-                rpm=rpm,
+                KeyWish(
+                    account=account,
+                    name="a test's",
+                    scopes=scopes,
+                    expires_s=expires_s,
+                    budget_picousd=budget_picousd,
+                    rpm=rpm,
+                ),
             )
         )
         return text
@@ -203,11 +207,13 @@ class _Thread:
 
     async def _serve(self) -> None:
         self._interrupts = CountedInterrupts(asyncio.get_running_loop())
-        await serve_until(self._interrupts, self._service.settings, self._request, say=self._hear)
+        await serve_until(self._interrupts, self._service.settings, self._request, say=self._hear, show=self._hear)
 
     def _hear(self, text: str) -> None:
         service = self._service
         service.said.append(text)
+        if text.startswith("{"):  # log = 'json'
+            text = json.loads(text).get("message", "")
         if text.startswith("Serving on "):
             service.base_url = text.removeprefix("Serving on ").split(";")[0]
         if text.startswith("The first key"):

@@ -27,6 +27,7 @@ from batchwright.fabric.system import SystemChance, SystemClock, utc_day
 from batchwright.http.open import open_http_client
 from batchwright.ports.batches import Batches
 from batchwright.ports.http import HttpClient, Timeouts
+from batchwright.ports.observer import WorkerFigures
 from batchwright.ports.store import BatchRow, Store
 from batchwright.ports.vendor import Vendor
 from batchwright.prices.open import Pricer, open_prices
@@ -202,6 +203,7 @@ def start_worker(
     asked: LaneLimits,
     only_batch: str = "",
     until_idle: bool = False,
+    figures: WorkerFigures | None = None,
 ) -> LoopWorker:
     """A worker on this loop. Its lock is taken before it is registered: a worker that is in the store without a lock
     counts as dead."""
@@ -218,6 +220,7 @@ def start_worker(
             chance=machine.chance,
             day_of=utc_day,
             report=say,
+            figures=figures or WorkerFigures(),
         ),
         identity=identity,
         settings=_worker_settings(machine.settings, asked),

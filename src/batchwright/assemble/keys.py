@@ -1,64 +1,23 @@
-"""`batchwright keys`: made, listed and revoked on the machine that serves."""
+"""`batchwright keys`: made, listed, bounded and revoked on the machine that serves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from batchwright.assemble import Machine, open_machine
 from batchwright.core.errors import UsageError
-from batchwright.core.tenants import KEY_DIGITS, KEY_PREFIX, SHOWN_CHARS, Scope, digest_of_key
+from batchwright.core.tenants import SHOWN_CHARS
 from batchwright.ports.keys import ApiKey
+from batchwright.server.new_key import KeyWish, make_key
 from batchwright.settings import Settings
 
 
-def new_key(
-    machine: Machine,
-    *,
-    account: str,
-    name: str,
-    scopes: Iterable[Scope],
-    expires_s: float = 0.0,
-    budget_picousd: int = -1,
-    rpm: int = 0,
-) -> tuple[str, ApiKey]:
+def new_key(machine: Machine, wish: KeyWish) -> tuple[str, ApiKey]:
+    return make_key(wish, machine.store, machine.clock, machine.chance)
+
+
+async def create_key(settings: Settings, wish: KeyWish) -> tuple[str, ApiKey]:
     """The key itself, which is shown once and never stored, and what is kept of it."""
-    text = KEY_PREFIX + machine.chance.hex_id(KEY_DIGITS)
-    now_ms = machine.clock.now_ms()
-    key = ApiKey(
-        key_id=f"key_{machine.chance.hex_id(16)}",
-        shown=text[:SHOWN_CHARS],
-        account=account,
-        name=name,
-        scopes=frozenset(scopes),
-        created_at_ms=now_ms,
-        expires_at_ms=now_ms + int(expires_s * 1000) if expires_s else 0,
-        budget_picousd=budget_picousd,
-        rpm=rpm,
-    )
-    machine.store.add_key(key, digest_of_key(text))
-    return text, key
-
-
-async def create_key(
-    settings: Settings,
-    *,
-    account: str,
-    name: str,
-    scopes: Iterable[Scope],
-    expires_s: float,
-    budget_picousd: int,
-    rpm: int,
-) -> tuple[str, ApiKey]:
     async with open_machine(settings) as machine:
-        return new_key(
-            machine,
-            account=account,
-            name=name,
-            scopes=scopes,
-            expires_s=expires_s,
-            budget_picousd=budget_picousd,
-            rpm=rpm,
-        )
+        return new_key(machine, wish)
 
 
 async def list_keys(settings: Settings) -> list[ApiKey]:
@@ -69,10 +28,23 @@ async def list_keys(settings: Settings) -> list[ApiKey]:
 async def revoke_key(settings: Settings, text: str) -> ApiKey:
     """By its id or a unique prefix of it, or of the key's shown characters. Raises UsageError."""
     async with open_machine(settings) as machine:
-        keys = machine.store.list_keys()
-        found = [key for key in keys if text and (key.key_id.startswith(text) or key.shown == text[:SHOWN_CHARS])]
-        if len(found) != 1:
-            many = "no key" if not found else f"{len(found)} keys"
-            raise UsageError(f"{many} of that name: {text[:SHOWN_CHARS]!r}; `batchwright keys list` shows them")
-        machine.store.revoke_key(found[0].key_id, machine.clock.now_ms())
-        return found[0]
+        key = _named(machine, text)
+        machine.store.revoke_key(key.key_id, machine.clock.now_ms())
+        return key
+
+
+async def set_budget(settings: Settings, text: str, picousd: int) -> ApiKey:
+    """`text` as for `revoke_key`; -1: no bound. Raises UsageError."""
+    async with open_machine(settings) as machine:
+        key = _named(machine, text)
+        machine.store.set_key_budget(key.key_id, picousd)
+        return key
+
+
+def _named(machine: Machine, text: str) -> ApiKey:
+    keys = machine.store.list_keys()
+    found = [key for key in keys if text and (key.key_id.startswith(text) or key.shown == text[:SHOWN_CHARS])]
+    if len(found) != 1:
+        many = "no key" if not found else f"{len(found)} keys"
+        raise UsageError(f"{many} of that name: {text[:SHOWN_CHARS]!r}; `batchwright keys list` shows them")
+    return found[0]

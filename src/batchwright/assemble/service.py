@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -14,15 +14,23 @@ from importlib.metadata import version
 import uvicorn
 
 from batchwright.assemble import Machine, open_machine, open_vendors, start_worker, swept
+from batchwright.assemble.connections import bounded_protocol
 from batchwright.assemble.files import open_files
 from batchwright.assemble.keys import new_key
-from batchwright.core.errors import UsageError
+from batchwright.assemble.log import ServiceLog
+from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope, Tenant
 from batchwright.engine.worker_settings import LaneLimits
 from batchwright.fabric.in_process import LoopWorker
+from batchwright.fabric.system import SystemClock
 from batchwright.ports.file_batches import Files
+from batchwright.ports.observer import WorkerFigures
 from batchwright.runner.interrupts import CountedInterrupts, interrupts_of_process
+from batchwright.server.access import Watched
 from batchwright.server.app import build_app
+from batchwright.server.auth import Doorkeeper
+from batchwright.server.insight import Insight
+from batchwright.server.new_key import KeyWish
 from batchwright.server.service import Ceilings, Service
 from batchwright.server.watching import Watching
 from batchwright.settings import Settings
@@ -30,6 +38,9 @@ from batchwright.settings import Settings
 READERS = 4
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
+INTERRUPTED = 130
+USES_EVERY_S = 30.0
+"""So that a key's last use is known to within a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,34 +61,56 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(settings: Settings, request: ServeRequest, *, say: Callable[[str], None]) -> int:
-    """Serves until the process is interrupted; returns the exit code. Raises UsageError for a place it may not serve
-    at."""
+async def serve(
+    settings: Settings, request: ServeRequest, *, say: Callable[[str], None], show: Callable[[str], None]
+) -> int:
+    """Serves until the process is interrupted; returns the exit code: 0, for a service ends no other way, or
+    INTERRUPTED where a second signal cut the grace short. Raises UsageError for a place it may not serve
+    at. `say` takes the log's lines, `show` what is for a person and for no log."""
     with interrupts_of_process(asyncio.get_running_loop()) as interrupts:
-        await serve_until(interrupts, settings, request, say=say)
-        return 130 if interrupts.count else 0
+        await serve_until(interrupts, settings, request, say=say, show=show)
+        return INTERRUPTED if interrupts.count > 1 else 0
 
 
 async def serve_until(
-    interrupts: CountedInterrupts, settings: Settings, request: ServeRequest, *, say: Callable[[str], None]
+    interrupts: CountedInterrupts,
+    settings: Settings,
+    request: ServeRequest,
+    *,
+    say: Callable[[str], None],
+    show: Callable[[str], None],
 ) -> None:
     """Serves until `interrupts` counts one, or the service or its worker ends by itself."""
-    async with open_machine(settings, readers=READERS) as machine, swept(machine, say), AsyncExitStack() as stack:
+    log = ServiceLog(settings.serving.log, clock=SystemClock(), write=say, show=show)
+    async with (
+        open_machine(settings, readers=READERS) as machine,
+        swept(machine, log.say),
+        AsyncExitStack() as stack,
+    ):
         machine.find_price.load()
         _check_place(machine, request.host)
         listener = _listen(request.host, request.port)
         stack.callback(listener.close)
+        figures = WorkerFigures()
         worker = None
         if request.works:
             vendors = await stack.enter_async_context(open_vendors(settings, machine.clock))
-            worker = start_worker(machine, vendors, say=say, asked=LaneLimits())
+            worker = start_worker(machine, vendors, say=log.say, asked=LaneLimits(), figures=figures)
             machine.batches.claimable = worker.look_again
-        files_of = await stack.enter_async_context(open_files(machine, request.ceilings, say))
-        service = _service(machine, files_of, request.ceilings, say)
-        server = _Server(_config(machine, service))
-        say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
-        _say_first_key(machine, say)
-        await _until_interrupted(server, listener, worker, interrupts, service.watching)
+        doorkeeper = Doorkeeper(machine.store, machine.clock)
+        await stack.enter_async_context(_uses_written(machine, doorkeeper, log.say))
+        insight = Insight(
+            read_backlog=machine.store.backlog,
+            view_worker=worker.view if worker is not None else lambda: None,
+            works=request.works,
+            figures=figures,
+        )
+        files_of = await stack.enter_async_context(open_files(machine, request.ceilings, log.say))
+        service = _service(machine, files_of, request, (insight, log))
+        server = _Server(_config(service, doorkeeper, log, grace_s=settings.grace_s))
+        log.say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
+        _show_first_key(machine, log)
+        await _until_interrupted(server, listener, worker, interrupts, service.watching, log.say)
 
 
 async def _until_interrupted(
@@ -86,6 +119,7 @@ async def _until_interrupted(
     worker: LoopWorker | None,
     interrupts: CountedInterrupts,
     watching: Watching,
+    say: Callable[[str], None],
 ) -> None:
     """Both end together: a service without its worker would take rows that nobody sends."""
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
@@ -93,26 +127,56 @@ async def _until_interrupted(
     interrupted = asyncio.create_task(interrupts.wait(0), name="interrupt")
     tasks = [task for task in (serving, working, interrupted) if task is not None]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    if interrupted.done():
+        say("Ending: requests are answered and rows in flight may finish; the same signal again ends it at once.")
     server.should_exit = True
     watching.end()
+    now = asyncio.create_task(_now(server, worker, interrupts), name="second interrupt")
     if worker is not None:
-        now = asyncio.create_task(_now(worker, interrupts), name="second interrupt")
         await worker.stop(grace=True)
-        now.cancel()
     await serving
+    now.cancel()
     interrupted.cancel()
     if working is not None:
         await working  # raises what ended the worker
 
 
-async def _now(worker: LoopWorker, interrupts: CountedInterrupts) -> None:
+async def _now(server: _Server, worker: LoopWorker | None, interrupts: CountedInterrupts) -> None:
     await interrupts.wait(1)
-    await worker.stop(grace=False)
+    server.force_exit = True
+    if worker is not None:
+        await worker.stop(grace=False)
+
+
+@contextlib.asynccontextmanager
+async def _uses_written(machine: Machine, doorkeeper: Doorkeeper, say: Callable[[str], None]) -> AsyncIterator[None]:
+    """Writes now and then, and at the end, when keys were last used."""
+
+    async def write() -> None:
+        try:
+            if used := doorkeeper.take_used():
+                await machine.writer.do(lambda: machine.store.touch_keys(used))
+        except BatchwrightError as error:
+            say(f"When keys were last used could not be written: {error}")
+
+    async def go_on() -> None:
+        while True:
+            await machine.clock.sleep(USES_EVERY_S)
+            await write()
+
+    writing = asyncio.create_task(go_on(), name="last uses of keys")
+    try:
+        yield
+    finally:
+        writing.cancel()
+        await asyncio.wait([writing])
+        await write()
 
 
 def _service(
-    machine: Machine, files_of: Callable[[Tenant], Files], ceilings: Ceilings, say: Callable[[str], None]
+    machine: Machine, files_of: Callable[[Tenant], Files], request: ServeRequest, seen: tuple[Insight, ServiceLog]
 ) -> Service:
+    insight, log = seen
     return Service(
         batches_of=machine.batches.of,
         files_of=files_of,
@@ -121,18 +185,21 @@ def _service(
         chance=machine.chance,
         destinations=machine.settings.destinations,
         model=machine.settings.model,
-        ceilings=ceilings,
+        ceilings=request.ceilings,
         watching=Watching(machine.clock),
         version=version("batchwright"),
-        report=say,
+        report=log.say,
+        insight=insight,
+        open_metrics=machine.settings.serving.open_metrics,
     )
 
 
-def _config(machine: Machine, service: Service) -> uvicorn.Config:
+def _config(service: Service, doorkeeper: Doorkeeper, log: ServiceLog, *, grace_s: float) -> uvicorn.Config:
+    app = build_app(service, doorkeeper)
     return uvicorn.Config(
-        build_app(service),
+        Watched(app, clock=service.clock, figures=service.insight.http, tell=log.request),
         loop="none",
-        http="httptools",
+        http=bounded_protocol(service.clock, service.chance),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -140,7 +207,7 @@ def _config(machine: Machine, service: Service) -> uvicorn.Config:
         server_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=int(machine.settings.grace_s) or 1,
+        timeout_graceful_shutdown=int(grace_s) or 1,
     )
 
 
@@ -178,11 +245,11 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _say_first_key(machine: Machine, say: Callable[[str], None]) -> None:
+def _show_first_key(machine: Machine, log: ServiceLog) -> None:
     if machine.store.list_keys():
         return
-    text, _ = new_key(machine, account=LOCAL_ACCOUNT, name="first", scopes=frozenset(Scope))
-    say(f"The first key, shown this once: {text}")
+    text, _ = new_key(machine, KeyWish(account=LOCAL_ACCOUNT, name="first", scopes=frozenset(Scope)))
+    log.show(f"The first key, shown this once: {text}")
 
 
 def _address(host: str, port: int) -> str:

@@ -30,7 +30,7 @@ COMMANDS: dict[str, str] = {
     "usage": "Sum up tokens and cost by day, vendor and model.",
     "work": "Work on all batches of this machine.",
     "serve": "Serve this machine's batches over HTTP.",
-    "keys": "Make, list and revoke keys of the service.",
+    "keys": "Make, list, bound and revoke keys of the service.",
     "model": "Manage the local model.",
 }
 KEY_OPTION = re.compile(r"--?(([a-z0-9]+[-_])*api[-_]?key|key|token)(=.*)?", re.IGNORECASE | re.DOTALL)

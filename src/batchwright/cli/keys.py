@@ -1,4 +1,4 @@
-"""`batchwright keys create|list|revoke`."""
+"""`batchwright keys create|list|revoke|budget`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group(name="keys")
 def keys_command() -> None:
-    """Make, list and revoke keys of the service.
+    """Make, list, bound and revoke keys of the service.
 
     \b
     Examples:
@@ -75,17 +75,20 @@ def create_command(
     """
     from batchwright.assemble.keys import create_key
     from batchwright.cli.running import run_to_end
+    from batchwright.server.new_key import KeyWish
 
     chosen = [Scope(scope) for scope in scopes] or [Scope.SUBMIT, Scope.READ]
     text, key = run_to_end(
         create_key(
             options.load_settings({}, sends_rows=False),
-            account=account,
-            name=name,
-            scopes=chosen,
-            expires_s=expires,
-            budget_picousd=budget,
-            rpm=rpm or 0,
+            KeyWish(
+                account=account,
+                name=name,
+                scopes=frozenset(chosen),
+                expires_s=expires,
+                budget_picousd=budget,
+                rpm=rpm or 0,
+            ),
         )
     )
     click.echo(text)
@@ -123,6 +126,27 @@ def revoke_command(key: str) -> None:
 
     revoked = run_to_end(revoke_key(options.load_settings({}, sends_rows=False), key))
     click.echo(f"{revoked.key_id} is revoked.", err=True)
+
+
+@keys_command.command(name="budget")
+@click.argument("key")
+@click.argument("usd", required=False, callback=_amount)
+def budget_command(key: str, usd: int) -> None:
+    """Set what may be spent under a key in all, in USD; without an amount it has no bound.
+
+    Batches that were paused because it was spent go on with `batchwright resume`.
+
+    \b
+    Examples:
+      batchwright keys budget key_3f 50
+      batchwright keys budget key_3f
+    """
+    from batchwright.assemble.keys import set_budget
+    from batchwright.cli.running import run_to_end
+
+    changed = run_to_end(set_budget(options.load_settings({}, sends_rows=False), key, usd))
+    bound = f"${usd_text(usd)}" if usd >= 0 else "no bound"
+    click.echo(f"{changed.key_id}: {bound}.", err=True)
 
 
 def _line(key: ApiKey) -> str:

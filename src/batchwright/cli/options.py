@@ -34,6 +34,16 @@ SETTING_OPTIONS = (
     "gate",
     "transport",
     "progress",
+    "host",
+    "port",
+    "log",
+    "open_metrics",
+    "retention",
+    "ceiling_rows",
+    "ceiling_body",
+    "ceiling_stream",
+    "ceiling_row",
+    "ceiling_export",
 )
 """Names of settings that can be given on the command line; values go on as they were typed."""
 
@@ -41,6 +51,7 @@ FORMATS = ("infrai", "openai", "csv")
 ON_UNCERTAIN = ("retry", "fail")
 TRANSPORTS = ("auto", "own", "curl")
 PROGRESS = ("auto", "rich", "plain", "none")
+LOGS = ("plain", "json", "quiet")
 KINDS = (
     "rate_limited",
     "overloaded",
@@ -203,6 +214,35 @@ def transport_option(function: F) -> F:
         "--transport",
         type=click.Choice(TRANSPORTS),
         help="How requests leave: our own connections, or libcurl. [default: own; curl behind a proxy]",
+    )(function)
+
+
+def serving_options(function: F) -> F:
+    return _all(
+        click.option("--host", metavar="ADDRESS", help="Address to listen at. [default: 127.0.0.1]"),
+        click.option("--port", metavar="N", help="Port; 0: any free one. [default: 8080]"),
+        click.option(
+            "--log",
+            type=click.Choice(LOGS),
+            help="How requests are told of on stderr; json is one object a line. [default: plain]",
+        ),
+        click.option(
+            "--open-metrics/--no-open-metrics",
+            default=None,
+            help="Whether /metrics asks for no key. [default: it asks for one]",
+        ),
+        click.option(
+            "--retention",
+            metavar="TIME",
+            help="Delete batches that ended longer ago, e.g. 30d, in the background. [default: all are kept]",
+        ),
+        click.option("--ceiling-rows", metavar="N", help="Rows of a batch, at most. [default: 10,000,000]"),
+        click.option("--ceiling-body", metavar="SIZE", help="A submit's JSON body, at most. [default: 256MiB]"),
+        click.option(
+            "--ceiling-stream", metavar="SIZE", help="A body taken in as it arrives, at most. [default: 64GiB]"
+        ),
+        click.option("--ceiling-row", metavar="SIZE", help="One row, at most. [default: 32MiB]"),
+        click.option("--ceiling-export", metavar="SIZE", help="An export in its envelope, at most. [default: 32MiB]"),
     )(function)
 
 

@@ -7,7 +7,8 @@
     │   ├── NoSuchBatch      an id that names none, or more than one
     │   ├── NoSuchFile       the same of a file that was uploaded or that a batch wrote
     │   ├── WrongState       the batch's state does not allow the call; names the state
-    │   └── KeyReused        an idempotency key that was used for another request
+    │   ├── KeyReused        an idempotency key that was used for another request
+    │   └── CreditSpent      the budget of the service's key is spent
     ├── NotNow               it may work later; says when or after what
     │   ├── BatchPaused
     │   ├── InUse            another process holds it
@@ -70,6 +71,10 @@ class WrongState(CallerError):
 
 
 class KeyReused(CallerError):
+    pass
+
+
+class CreditSpent(CallerError):
     pass
 
 

@@ -8,8 +8,9 @@ from copy import copy
 
 from batchwright.core import row_map
 from batchwright.core.batch_state import BatchState, Pause, PauseCause, count, derive
-from batchwright.core.errors import InUse, KeyReused, NoSuchBatch, UsageError, WrongState
+from batchwright.core.errors import CreditSpent, InUse, KeyReused, NoSuchBatch, UsageError, WrongState
 from batchwright.core.failures import FailureKind
+from batchwright.core.money import usd_text
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.core.tenants import LOCAL, Tenant
@@ -74,6 +75,7 @@ class StoreBatches:
             first = await self._replayed(submit, submit.idempotency.key, rows)
             if first is not None:
                 return Submitted(status=first, replayed=True)
+        await self._check_credit(self._tenant.key_id)
         now_ms = self._clock.now_ms()
         batch = NewBatch(
             batch_id=submit.batch_id,
@@ -151,6 +153,15 @@ class StoreBatches:
                 raise InUse(f"the first request with the idempotency key {key!r} is still being taken in")
             await self._clock.sleep(LOOK_AGAIN_S)
         return None
+
+    async def _check_credit(self, key_id: str) -> None:
+        """Raises CreditSpent. Of a batch it is the key it was submitted with that pays, whoever asks."""
+        credit = await asyncio.to_thread(self._store.key_credit, key_id) if key_id else None
+        if credit is not None and credit.is_spent:
+            raise CreditSpent(
+                f"The budget of the key {credit.shown}... is spent: ${usd_text(credit.spent_picousd)} of "
+                f"${usd_text(credit.budget_picousd)}. `batchwright keys budget {key_id} USD` gives it more."
+            )
 
     async def status(self, batch_id: str) -> BatchStatus:
         return await asyncio.to_thread(lambda: self._status(self._read(batch_id)))
@@ -258,7 +269,7 @@ class StoreBatches:
                 f"rows that ended as {names} were refused when the input was read and hold no request that could be "
                 "sent; put them right in the input and run that"
             )
-        await self._get(batch_id)
+        await self._check_credit((await self._get(batch_id)).tenant.key_id)
         now_ms = self._clock.now_ms()
         deadline_ms = now_ms + int(deadline_s * 1000) if deadline_s else 0
         reopened = await self._writer.do(lambda: self._store.reopen(batch_id, chosen, now_ms, deadline_ms))
@@ -287,7 +298,7 @@ class StoreBatches:
         return await self.status(batch_id)
 
     async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
-        await self._get(batch_id)
+        await self._check_credit((await self._get(batch_id)).tenant.key_id)
 
         def clear() -> None:
             batch = self._store.get_batch(batch_id)

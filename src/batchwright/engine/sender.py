@@ -10,6 +10,7 @@ import math
 from asyncio import TimerHandle
 from collections.abc import Callable
 
+from batchwright.core import row_map
 from batchwright.core.failures import FailureKind
 from batchwright.core.pricing import worst_case
 from batchwright.core.records import InputRow
@@ -18,6 +19,7 @@ from batchwright.engine.desk import BatchLine, LaneDesk
 from batchwright.engine.open_segment import OpenSegment
 from batchwright.engine.worker_settings import CHECKPOINT_RECORD_BYTES, WorkerSettings
 from batchwright.ports.clock import Clock
+from batchwright.ports.observer import WorkerFigures
 from batchwright.ports.vendor import Answer
 
 USUAL_OVER = 16
@@ -40,6 +42,7 @@ class Sender:
         call_later: CallLater,
         wake: Callable[[], None],
         report: Callable[[str], None],
+        figures: WorkerFigures,
     ) -> None:
         self._settings = settings
         self._attempts = attempts
@@ -48,6 +51,7 @@ class Sender:
         self._call_later = call_later
         self._wake = wake
         self._report = report
+        self._figures = figures
         self.changed: dict[OpenSegment, None] = {}
         """Segments that have something for the next checkpoint, in the order they changed."""
         self.sending = True
@@ -178,8 +182,17 @@ class Sender:
             self._report(f"row {segment.first_index + attempt.row} of {segment.key.batch_id}: {error!r}")
             if segment.row_map[attempt.row] == 1:
                 self._attempts.fail_unsent(segment, attempt.row, FailureKind.INTERNAL, repr(error)[:500])
+        self._count(attempt, answer)
         self.changed[segment] = None
         self._to_pump[attempt.desk] = None
+
+    def _count(self, attempt: Attempt, answer: Answer) -> None:
+        """For whoever watches this process; what is true of batches stands in their tallies."""
+        vendor, model = attempt.desk.answered_by, attempt.desk.key.model
+        self._figures.attempt_ended(vendor, model, answer.kind.value if answer.kind is not None else "")
+        byte = attempt.queue.segment.row_map[attempt.row]
+        if row_map.is_end(byte):
+            self._figures.row_ended(vendor, model, byte)
 
     def abort(self, segment: OpenSegment) -> None:
         """Drops the segment's flights; each may have been paid for, as after a lost connection."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from batchwright.core.errors import NotNow, StoreError, VendorUnavailable, WrongState
 from batchwright.core.worker_id import WorkerId
@@ -30,7 +30,7 @@ from batchwright.engine.sender import Sender
 from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX, WorkerSettings
 from batchwright.engine.writer import Writer
 from batchwright.ports.clock import Chance, Clock
-from batchwright.ports.observer import LaneView, WorkerView
+from batchwright.ports.observer import LaneView, WorkerFigures, WorkerView
 from batchwright.ports.store import ClaimRequest, Store
 from batchwright.ports.vendor import Vendors
 
@@ -54,6 +54,8 @@ class WorkerParts:
     """Milliseconds since the epoch -> UTC date, `YYYY-MM-DD`."""
     report: Callable[[str], None]
     """Takes a sentence about something that went wrong and was survived."""
+    figures: WorkerFigures = field(default_factory=WorkerFigures)
+    """Counts what the worker does, for whoever watches the process."""
     step: Callable[[str], None] = lambda name: None
     """Told before each named step; a test's world crashes here."""
 
@@ -92,6 +94,7 @@ class Worker:
             call_later=self._loop.call_later,
             wake=self._dirty.set,
             report=parts.report,
+            figures=parts.figures,
         )
         self.closing = Closing(self)
         self.heart = Heart(self)
@@ -348,6 +351,7 @@ class Worker:
                 continue
             self.number = proposal.number
             ended_s = self._clock.now_s()
+            self.parts.figures.checkpoints.add(ended_s - started_s)
             self._next_s = started_s + max(self.settings.checkpoint_s, 3 * (ended_s - started_s))
             return landed
         return None

@@ -124,7 +124,8 @@ class Batches(Protocol):
 
         Raises KeyReused if the idempotency key stands for another request, InUse if that one is still being taken in
         or was given up while this one waited for it. With `digest_at_end` a second submit with the key reads all of its
-        rows, which are not kept, to know whether it is the same request.
+        rows, which are not kept, to know whether it is the same request. Raises CreditSpent
+        if the budget of the key it is submitted under is spent.
         """
 
     async def status(self, batch_id: str) -> BatchStatus:
@@ -166,7 +167,7 @@ class Batches(Protocol):
         """The request_index of its rows with this very custom_id, ascending; empty: none has it."""
 
     async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
-        """Begins a new round; returns how many rows it has. Raises WrongState unless terminal."""
+        """Begins a new round; returns how many rows it has. Raises WrongState unless terminal, CreditSpent."""
 
     async def cancel(self, batch_id: str) -> BatchStatus:
         """Harmless when asked twice. Raises WrongState for a batch that has ended otherwise."""
@@ -175,7 +176,8 @@ class Batches(Protocol):
         """Stops sending until `resume`; what is out finishes. Raises WrongState for a batch that has ended."""
 
     async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
-        """Clears all pauses; a budget pause needs a higher cap, else it is set again at the next row."""
+        """Clears all pauses; a budget pause needs a higher cap, else it is set again at the next row. Raises
+        CreditSpent for a batch whose key has spent its budget."""
 
     async def reprice(self, batch_id: str, *, every: bool = False) -> RepriceResult:
         """Gives stored answers the cost that today's prices give for their usage; sends nothing. By default those

@@ -35,6 +35,20 @@ class ApiKey:
         return not self.revoked_at_ms and not (self.expires_at_ms and self.expires_at_ms <= now_ms)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyCredit:
+    key_id: str
+    shown: str
+    budget_picousd: int
+    """-1: no bound; then `spent_picousd` is not summed, and 0."""
+    spent_picousd: int
+    """All usage under the key: known cost of answers, to the picousd."""
+
+    @property
+    def is_spent(self) -> bool:
+        return 0 <= self.budget_picousd <= self.spent_picousd
+
+
 class Keys(Protocol):
     """Synchronous; safe to call from any thread. Errors: StoreError."""
 
@@ -48,6 +62,15 @@ class Keys(Protocol):
 
     def revoke_key(self, key_id: str, now_ms: int) -> bool:
         """False: there is none of that id, or it was revoked before."""
+
+    def key_credit(self, key_id: str) -> KeyCredit | None:
+        """None: there is no such key."""
+
+    def key_spending(self, account: str) -> dict[str, int]:
+        """All usage under each key of the account, in 1e-12 USD, by key id; keys without any are left out."""
+
+    def set_key_budget(self, key_id: str, picousd: int) -> bool:
+        """-1: no bound. False: there is no such key. Batches paused for a spent budget stay so until resumed."""
 
     def touch_keys(self, used: Mapping[str, int]) -> None:
         """When keys were last used: milliseconds since the epoch, by key id. An earlier moment changes nothing."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from batchwright.core.histogram import Histogram
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneView:
@@ -29,3 +31,63 @@ class WorkerView:
     lanes: tuple[LaneView, ...]
     note: str
     """What the worker lacks, or waits for as a whole; empty: nothing."""
+
+
+NAMES_MAX = 200
+"""Distinct (vendor, model) pairs that figures are kept apart by: models come from rows, of which there is no end."""
+OTHERS = ("(others)", "(others)")
+
+
+class WorkerFigures:
+    """What the workers of one process have counted since its start, durable or not. Sums never fall."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[tuple[str, str, str], int] = {}
+        """By vendor, model and how they ended: a FailureKind, or empty for an answer."""
+        self.rows: dict[tuple[str, str, int], int] = {}
+        """Rows that ended, by vendor, model and row-map byte."""
+        self.checkpoints = Histogram()
+        """Commits of workers' checkpoints."""
+        self._names: set[tuple[str, str]] = set()
+
+    def attempt_ended(self, vendor: str, model: str, kind: str) -> None:
+        key = (*self._bounded(vendor, model), kind)
+        self.attempts[key] = self.attempts.get(key, 0) + 1
+
+    def row_ended(self, vendor: str, model: str, byte: int) -> None:
+        key = (*self._bounded(vendor, model), byte)
+        self.rows[key] = self.rows.get(key, 0) + 1
+
+    def _bounded(self, vendor: str, model: str) -> tuple[str, str]:
+        names = (vendor, model)
+        if names in self._names:
+            return names
+        if len(self._names) >= NAMES_MAX:
+            return OTHERS
+        self._names.add(names)
+        return names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What the store knows of a vendor and model, over all workers and time."""
+
+    vendor: str
+    model: str
+    answers: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost_picousd: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """How much stands in the store, at one moment."""
+
+    batches: dict[str, int]
+    """That have not ended, by `accepting`, `open` and `paused`."""
+    waiting_since_ms: int
+    """When the oldest batch that has rows to hand out was made; 0: none has any."""
+    workers: int
+    """Live ones, of all processes."""
+    spent: tuple[Spent, ...]

@@ -41,6 +41,7 @@ from batchwright.ports.checkpoint import (
 )
 from batchwright.ports.files import FileStore
 from batchwright.ports.keys import Keys
+from batchwright.ports.observer import Backlog
 
 __all__ = [
     "AllowanceRequest",
@@ -391,6 +392,9 @@ class Store(Keys, FileStore, Protocol):
 
     def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
         """The request_index of rows with this custom_id, by the segments' hashes and then by text."""
+
+    def backlog(self) -> Backlog:
+        """Figures of the whole store, for whoever watches it."""
 
     def read_usage(self, *, since_day: str = "", tenant: str = "") -> list[UsageLine]:
         """Sums over all batches, deleted ones too, in the order of their keys. `since_day`: `YYYY-MM-DD` and later;

@@ -15,12 +15,17 @@ from batchwright.server.infrai.routes import infrai_routes
 from batchwright.server.openai import shell as openai
 from batchwright.server.openai.routes import openai_routes
 from batchwright.server.openai.shell import OpenAIShell
+from batchwright.server.operations import operations_routes
 from batchwright.server.service import Service
 
 
-def build_app(service: Service) -> Starlette:
-    doorkeeper = Doorkeeper(service.keys, service.clock)
-    routes = [*infrai_routes(Shell(service, doorkeeper)), *openai_routes(OpenAIShell(service, doorkeeper))]
+def build_app(service: Service, doorkeeper: Doorkeeper) -> Starlette:
+    shell = Shell(service, doorkeeper)
+    routes = [
+        *infrai_routes(shell),
+        *openai_routes(OpenAIShell(service, doorkeeper)),
+        *operations_routes(shell, open_metrics=service.open_metrics),
+    ]
 
     async def no_route(request: Request, error: Exception) -> Response:
         """404 and 405 of the router itself."""

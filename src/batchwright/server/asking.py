@@ -18,6 +18,8 @@ from batchwright.server.auth import Doorkeeper
 from batchwright.server.faults import Fault, fault_of
 from batchwright.server.service import Service
 
+SAID = "batchwright.said"
+"""Where in an ASGI scope a request's `Ask.said` stands, for the access log."""
 BATCH_ID = re.compile(r"batch_[0-9a-f]{24}")
 
 
@@ -96,10 +98,13 @@ class Shell:
 
         async def endpoint(request: Request) -> Response:
             clock = self._service.clock
-            ask = Ask(request, self._service, request_id(clock, self._service.chance), clock.now_s())
+            said = request.scope.setdefault(SAID, {})
+            ask = Ask(request, self._service, request_id(clock, self._service.chance), clock.now_s(), said=said)
+            said["request_id"] = ask.request_id
             try:
                 if scope is not None:
                     ask.key = await self._doorkeeper.admit(request.headers.get("authorization", ""), scope)
+                    said["key_id"] = ask.key.key_id
                 return await handler(ask)
             except ClientDisconnect:
                 return Response(status_code=499)

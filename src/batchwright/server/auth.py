@@ -21,8 +21,7 @@ class Doorkeeper:
         self._keys, self._clock = keys, clock
         self._known: dict[str, tuple[float, ApiKey]] = {}
         self._pace: dict[str, Gcra] = {}
-        self.used: dict[str, int] = {}
-        """Moments of last use by key id, since they were written (`Keys.touch_keys`)."""
+        self._used: dict[str, int] = {}
 
     async def admit(self, authorization: str, scope: Scope) -> ApiKey:
         """Raises Fault: UNAUTHORIZED, FORBIDDEN, RATE_LIMITED."""
@@ -31,8 +30,13 @@ class Doorkeeper:
             held = ", ".join(sorted(key.scopes)) or "none"
             raise Fault("FORBIDDEN", f"This call needs the scope {scope.value}; the key {key.shown}... has: {held}.")
         self._check_pace(key)
-        self.used[key.key_id] = self._clock.now_ms()
+        self._used[key.key_id] = self._clock.now_ms()
         return key
+
+    def take_used(self) -> dict[str, int]:
+        """Moments of last use by key id, since this was asked before: for `Keys.touch_keys`."""
+        used, self._used = self._used, {}
+        return used
 
     async def _find(self, text: str) -> ApiKey:
         digest = digest_of_key(text)

@@ -36,6 +36,8 @@ def fault_of(error: Exception) -> Fault | None:
             return Fault("NOT_FOUND", "There is no such file in this account.", param="file_id")
         case errors.WrongState():
             return Fault("WRONG_STATE", str(error))
+        case errors.CreditSpent():
+            return Fault("INSUFFICIENT_CREDIT", str(error))
         case errors.KeyReused():
             return Fault("IDEMPOTENCY_CONFLICT", str(error), param="idempotency_key")
         case errors.InUse():

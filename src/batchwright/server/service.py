@@ -12,6 +12,7 @@ from batchwright.ports.batches import Batches
 from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.file_batches import Files
 from batchwright.ports.keys import Keys
+from batchwright.server.insight import Insight
 from batchwright.server.pace import Paces
 from batchwright.server.row_file import FileIndexes
 from batchwright.server.watching import Watching
@@ -58,5 +59,7 @@ class Service:
     files: FileIndexes = field(default_factory=FileIndexes)
     """Of exports that were made, so that parts of them can be given."""
     version: str
+    insight: Insight
+    open_metrics: bool = False
     report: Callable[[str], None]
     """Takes a sentence about something that went wrong and was survived."""

@@ -24,6 +24,7 @@ from batchwright.runner.request import Delivery, Pace, RunRequest
 from batchwright.settings import endpoints, layers
 from batchwright.settings.endpoints import VendorLimits
 from batchwright.settings.layers import Layer, Variables
+from batchwright.settings.serving import Serving, read_serving
 from batchwright.settings.sources import DEFAULT_SOURCE, Origin, Source, Sourced
 from batchwright.settings.table import SETTINGS, Transport
 
@@ -76,6 +77,8 @@ class Settings:
     lease_s: float = 30.0
     heartbeat_s: float = 5.0
     grace_s: float = 30.0
+    serving: Serving = field(default_factory=Serving)
+    """Of `serve` alone."""
     sources: Mapping[str, Source] = field(default_factory=dict)
     """Where each setting that is not a default came from, by the setting's name."""
     variables: Variables = field(repr=False)
@@ -252,6 +255,7 @@ def _settings(
         lease_s=lease_s,
         heartbeat_s=heartbeat_s,
         grace_s=value("grace", 30.0),
+        serving=read_serving({name: sourced.value for name, sourced in values.items()}),
         sources={name: sourced.source for name, sourced in values.items()},
         variables=variables,
     )

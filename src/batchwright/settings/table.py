@@ -27,6 +27,16 @@ class Transport(StrEnum):
     CURL = "curl"
 
 
+class LogForm(StrEnum):
+    """What `serve` tells of requests."""
+
+    PLAIN = "plain"
+    JSON = "json"
+    """One object a line, sentences too."""
+    QUIET = "quiet"
+    """No line a request."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     read: Callable[[object], object]
@@ -62,6 +72,16 @@ SETTINGS: dict[str, Setting] = {
     "lease": Setting(read=read_duration, meaning="how long a silent worker keeps its segments"),
     "heartbeat": Setting(read=read_duration, meaning="how often a worker renews its lease"),
     "grace": Setting(read=read_duration, meaning="how long rows in flight may finish after a stop"),
+    "host": Setting(read=values.read_host, meaning="address that `serve` listens at"),
+    "port": Setting(read=values.read_port, meaning="its port; 0: any free one"),
+    "log": Setting(read=values.choice_of(LogForm), meaning="how `serve` tells of requests"),
+    "open_metrics": Setting(read=values.read_boolean, meaning="`/metrics` asks for no key"),
+    "retention": Setting(read=read_duration, meaning="`serve` deletes batches that ended longer ago"),
+    "ceiling_rows": Setting(read=values.read_count, meaning="rows of a batch over HTTP, at most"),
+    "ceiling_body": Setting(read=values.read_size, meaning="a submit's JSON body, at most"),
+    "ceiling_stream": Setting(read=values.read_size, meaning="a body that is taken in as it arrives, at most"),
+    "ceiling_row": Setting(read=values.read_size, meaning="one row over HTTP, at most"),
+    "ceiling_export": Setting(read=values.read_size, meaning="an export within its envelope, at most"),
 }
 
 VENDOR_SETTINGS: dict[str, Callable[[object], object]] = {

@@ -21,6 +21,9 @@ VENDOR_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 BAD_IN_URL = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]|\s")
 """Also half surrogates: bytes of a command line that are no text."""
 MAX_INTEGER = 10**12
+SIZE = re.compile(r"(\d{1,15}) ?(B|KiB|MiB|GiB|)", re.IGNORECASE)
+SIZE_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+MAX_SIZE = 1 << 50
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -32,6 +35,29 @@ def read_count(value: object) -> int:
         number = int(value)
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MAX_INTEGER:
         raise ValueError(f"expected a whole number of at least 1, found {value!r}")
+    return number
+
+
+def read_port(value: object) -> int:
+    """0 to 65535."""
+    number = int(value) if isinstance(value, str) and re.fullmatch(r"\d{1,5}", value.strip()) else value
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= 65535:
+        raise ValueError(f"expected a port from 0 to 65535, found {value!r}")
+    return number
+
+
+def read_host(value: object) -> str:
+    if isinstance(value, str) and value and not BAD_IN_URL.search(value) and "/" not in value:
+        return value
+    raise ValueError(f"expected an address such as 127.0.0.1, found {value!r}")
+
+
+def read_size(value: object) -> int:
+    """Bytes from a whole number of them, or `"256MiB"`."""
+    found = SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    number = int(found[1]) * SIZE_UNITS[found[2].lower()] if found else value
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MAX_SIZE:
+        raise ValueError(f'expected a size such as "256MiB" or a whole number of bytes, found {value!r}')
     return number
 
 

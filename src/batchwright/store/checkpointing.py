@@ -1,8 +1,9 @@
 """A checkpoint: the one transaction in which a worker makes what happened durable.
 
 In this order, so that up to the number it touches no row that another worker writes: fence, part, tallies and usage,
-allowances spent, number; then pauses, claims, allowances, settles. What a settling segment's result is merged from is
-read before the transaction begins: under a valid epoch nobody else adds to it, and a lost one is found by the fence.
+allowances spent, number; then pauses (of batches whose key has spent its budget too), claims, allowances, settles. What
+a settling segment's result is merged from is read before the transaction begins: under a valid epoch nobody else adds
+to it, and a lost one is found by the fence.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.records import Tally, UsageKey, UsageSum
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.store import BatchSignals, Checkpoint, CheckpointResult, SegmentChange, SegmentKey
-from batchwright.store import backlog, batches, blobs, claiming, ledger, parts, pausing
+from batchwright.store import backlog, batches, blobs, claiming, credit, ledger, parts, pausing
 from batchwright.store.claiming import Claims, Taker
 from batchwright.store.connections import Connections
 from batchwright.store.parts import Merged, Place
@@ -81,6 +82,8 @@ class _Work:
     settling: Counter[str] = field(default_factory=Counter)
     """Segments that this checkpoint ends, by batch."""
     settled: list[str] = field(default_factory=list)
+    paused: set[str] = field(default_factory=set)
+    """Batches that this checkpoint paused because the budget of their key is spent."""
 
 
 def run(connections: Connections, checkpoint: Checkpoint) -> CheckpointResult:
@@ -257,6 +260,8 @@ def _write_facts(connection: Connection, work: _Work, checkpoint: Checkpoint) ->
         row = work.batches.get(batch_id)
         if row is not None and row.phase != "settled" and row.segments_open > work.settling[batch_id]:
             pausing.add_fact(connection, batch_id, fact)
+    keys = {key.key_id for change in work.held for key in change.usage}
+    work.paused = credit.pause_spent(connection, keys, work.settling, checkpoint.now_ms)
     for batch_id in checkpoint.gate_passed:
         connection.execute(_GATE_PASSED, {"of_batch": batch_id})
 
@@ -312,7 +317,7 @@ def _signals(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims
     signals = {}
     for batch_id in sorted(named):
         # What was read at the begin stands, unless this very transaction has changed it.
-        unchanged = not checkpoint.pauses and batch_id not in work.settled
+        unchanged = not checkpoint.pauses and batch_id not in work.settled and batch_id not in work.paused
         row = work.batches.get(batch_id) if unchanged else None
         row = row or batches.find(connection, batch_id)
         if row is not None:

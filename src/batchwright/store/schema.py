@@ -55,6 +55,10 @@ PARKED = "state = 'parked'"
 OF_BATCH = "batch_id <> ''"
 UNREADY = "state <> 'ready'"
 EXPIRES = "expires_at_ms > 0"
+UNSETTLED = "phase <> 'settled' AND phase <> 'dropping'"
+HAS_KEY = "key_id <> ''"
+"""Of usage: what `run` does has no key, and costs no index entry."""
+UNSETTLED_OF_KEY = f"{UNSETTLED} AND key_id <> ''"
 
 metadata = MetaData()
 _serial = BigInteger().with_variant(Integer, "sqlite")
@@ -111,6 +115,7 @@ Index("batch_by_account", batch.c.account, batch.c.seq)
 Index("batch_by_identity", batch.c.identity)
 Index("batch_by_phase", batch.c.phase)
 Index("batch_by_source", batch.c.source)
+Index("batch_unsettled_of_key", batch.c.key_id, sqlite_where=text(UNSETTLED_OF_KEY))
 
 segment = Table(
     "segment",
@@ -257,6 +262,7 @@ usage = Table(
     PrimaryKeyConstraint("day", "account", "model", "vendor", "tenant", "key_id", "worker_id", name="usage_key"),
     sqlite_with_rowid=False,
 )
+Index("usage_by_key", usage.c.key_id, sqlite_where=text(HAS_KEY))
 
 worker = Table(
     "worker",

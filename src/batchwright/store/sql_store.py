@@ -8,7 +8,8 @@ from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.files import FileBatchRow, FilePage, LineError, StoredFile
-from batchwright.ports.keys import ApiKey
+from batchwright.ports.keys import ApiKey, KeyCredit
+from batchwright.ports.observer import Backlog
 from batchwright.ports.store import (
     BatchRow,
     Checkpoint,
@@ -28,6 +29,7 @@ from batchwright.store import (
     checking,
     checkpointing,
     closing,
+    credit,
     dropping,
     file_batches,
     files,
@@ -39,6 +41,7 @@ from batchwright.store import (
     reading,
     repricing,
     rounds,
+    watching,
     workers,
 )
 from batchwright.store.connections import Connections
@@ -240,6 +243,10 @@ class SqlStore:
     def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
         return reading.find_custom_id(self._connections, batch_id, custom_id)
 
+    def backlog(self) -> Backlog:
+        with self._connections.read() as connection:
+            return watching.backlog(connection)
+
     def read_usage(self, *, since_day: str = "", tenant: str = "") -> list[UsageLine]:
         with self._connections.read() as connection:
             return reading.read_usage(connection, since_day, tenant)
@@ -261,6 +268,18 @@ class SqlStore:
     def revoke_key(self, key_id: str, now_ms: int) -> bool:
         with self._connections.write() as connection:
             return keys.revoke(connection, key_id, now_ms)
+
+    def key_credit(self, key_id: str) -> KeyCredit | None:
+        with self._connections.read() as connection:
+            return credit.of_key(connection, key_id)
+
+    def key_spending(self, account: str) -> dict[str, int]:
+        with self._connections.read() as connection:
+            return credit.spending(connection, account)
+
+    def set_key_budget(self, key_id: str, picousd: int) -> bool:
+        with self._connections.write() as connection:
+            return credit.set_budget(connection, key_id, picousd)
 
     def touch_keys(self, used: Mapping[str, int]) -> None:
         with self._connections.write() as connection:

@@ -36,6 +36,7 @@ CALL_CODES: dict[str, ErrorCode] = {
     "IN_USE": _code(409, "another call or process is at it now", retryable=True),
     "BATCH_REJECTED": _code(413, "the batch is above a ceiling; nothing of it was kept"),
     "BODY_TOO_LARGE": _code(413, "the body is above its ceiling; nothing of it was kept"),
+    "HEAD_TOO_LARGE": _code(431, "the request's line and headers are above their ceiling"),
     "UNSUPPORTED_MEDIA_TYPE": _code(415, "the body's content type or encoding is none that is understood"),
     "RANGE_NOT_SATISFIABLE": _code(416, "the part that was asked for is past the end of the file"),
     "RATE_LIMITED": _code(429, "too many requests with this key; Retry-After says when", retryable=True),

@@ -9,6 +9,7 @@ from batchwright.server.asking import Shell
 from batchwright.server.capabilities import COUNT, Capability, query
 from batchwright.server.infrai.batch_capabilities import BATCHES
 from batchwright.server.infrai.discovery import discovery_of
+from batchwright.server.infrai.key_capabilities import KEYS
 from batchwright.server.infrai.usage import USAGE, usage
 
 ACCOUNT: tuple[Capability, ...] = (
@@ -24,7 +25,7 @@ ACCOUNT: tuple[Capability, ...] = (
     ),
 )
 
-CAPABILITIES = (*BATCHES, *ACCOUNT)
+CAPABILITIES = (*BATCHES, *ACCOUNT, *KEYS)
 
 
 def infrai_routes(shell: Shell) -> list[Route]:

@@ -129,6 +129,13 @@ def upgrade() -> None:
     op.create_index("batch_by_phase", "batch", ["phase"], unique=False)
     op.create_index("batch_by_source", "batch", ["source"], unique=False)
     op.create_index(
+        "batch_unsettled_of_key",
+        "batch",
+        ["key_id"],
+        unique=False,
+        sqlite_where=sa.text("phase <> 'settled' AND phase <> 'dropping' AND key_id <> ''"),
+    )
+    op.create_index(
         "batch_claimable",
         "batch",
         ["turn", "seq"],
@@ -300,6 +307,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("day", "account", "model", "vendor", "tenant", "key_id", "worker_id", name="usage_key"),
         sqlite_with_rowid=False,
     )
+    op.create_index("usage_by_key", "usage", ["key_id"], unique=False, sqlite_where=sa.text("key_id <> ''"))
     op.create_table(
         "worker",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),

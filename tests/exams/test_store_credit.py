@@ -1,0 +1,107 @@
+"""Budgets of keys: the checkpoint that spends the last of one pauses what moves under it, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from batchwright.core.batch_state import PauseCause
+from batchwright.core.tenants import Scope, Tenant
+from batchwright.ports.keys import ApiKey
+from batchwright.ports.store import CheckpointResult, NewBatch, Store
+from support.store_drive import COST, INTAKE, Held, Worker, new_segment, spec
+
+ROWS = 4
+
+
+def add_key(store: Store, key_id: str, budget_picousd: int) -> None:
+    key = ApiKey(
+        key_id=key_id,
+        shown="bw_01234567",
+        account="acme",
+        name="",
+        scopes=frozenset(Scope),
+        created_at_ms=1,
+        budget_picousd=budget_picousd,
+    )
+    store.add_key(key, f"digest of {key_id}")
+
+
+def submit(store: Store, batch_id: str, key_id: str) -> None:
+    batch = NewBatch(batch_id=batch_id, tenant=Tenant("acme", key_id), spec=spec(), created_at_ms=1_000, owner=INTAKE)
+    store.create_batch(batch, [new_segment(0, ROWS), new_segment(1, ROWS)], close=True)
+
+
+def paused(store: Store, batch_id: str) -> list[PauseCause]:
+    return [pause.cause for pause in store.get_batch(batch_id).pauses]
+
+
+def answer(worker: Worker, held: Held, key_id: str, rows: range) -> CheckpointResult:
+    """Reserves rows and ends them, their usage under the key."""
+    worker.checkpoint(held.reserve(*rows).change())
+    change = held.answer(*rows).change()
+    usage = {structs.replace(key, key_id=key_id): spent for key, spent in change.usage.items()}
+    return worker.checkpoint(replace(change, usage=usage))
+
+
+def test_the_checkpoint_that_spends_a_budget_pauses_every_batch_of_the_key(store: Store) -> None:
+    add_key(store, "key_a", ROWS * COST)
+    add_key(store, "key_b", ROWS * COST)
+    for batch_id, key_id in (("batch_1", "key_a"), ("batch_2", "key_a"), ("batch_3", "key_b"), ("batch_4", "")):
+        submit(store, batch_id, key_id)
+    worker = Worker(store)
+    held = worker.one(batch_id="batch_1")
+    signal = answer(worker, held, "key_a", range(ROWS - 1)).signals["batch_1"]
+    credit = store.key_credit("key_a")
+    assert credit is not None
+    assert (credit.spent_picousd, credit.is_spent, signal.paused) == ((ROWS - 1) * COST, False, False)
+
+    signal = answer(worker, held, "key_a", range(ROWS - 1, ROWS)).signals["batch_1"]
+    credit = store.key_credit("key_a")
+    assert credit is not None
+    assert (credit.spent_picousd, credit.is_spent, signal.paused) == (ROWS * COST, True, True)
+    assert [paused(store, f"batch_{number}") for number in range(1, 5)] == [
+        [PauseCause.BUDGET],
+        [PauseCause.BUDGET],
+        [],
+        [],
+    ]
+    assert "key_a" in store.get_batch("batch_2").pauses[0].reason
+    assert {found.key.batch_id for found in worker.claim(10)} == {"batch_3", "batch_4"}
+    assert store.key_spending("acme") == {"key_a": ROWS * COST}
+
+
+def test_more_budget_and_a_resume_go_on(store: Store) -> None:
+    add_key(store, "key_a", COST)
+    submit(store, "batch_1", "key_a")
+    worker = Worker(store)
+    answer(worker, worker.one(), "key_a", range(ROWS))
+    assert worker.claim() == []
+    assert store.set_key_budget("key_a", 100 * COST)
+    store.resume_batch("batch_1")
+    answer(worker, worker.one(), "key_a", range(ROWS))
+    assert paused(store, "batch_1") == []
+    assert not store.set_key_budget("key_none", 5)
+    assert store.key_credit("key_none") is None
+
+
+def test_the_rows_that_end_a_batch_leave_nothing_to_pause(store: Store) -> None:
+    add_key(store, "key_a", 2 * ROWS * COST)
+    submit(store, "batch_1", "key_a")
+    worker = Worker(store)
+    for _ in range(2):
+        answer(worker, worker.one(), "key_a", range(ROWS))
+    assert store.get_batch("batch_1").facts.settled
+    assert paused(store, "batch_1") == []
+
+
+def test_a_key_without_a_budget_is_never_spent(store: Store) -> None:
+    add_key(store, "key_a", -1)
+    submit(store, "batch_1", "key_a")
+    worker = Worker(store)
+    answer(worker, worker.one(), "key_a", range(ROWS))
+    credit = store.key_credit("key_a")
+    assert credit is not None
+    assert not credit.is_spent
+    assert paused(store, "batch_1") == []
