@@ -135,6 +135,26 @@ def test_cancel_midway_keeps_what_was_answered(scripted: RunningService, vendor:
     assert {(line["response"], line["error"]["code"]) for line in failed} == {(None, "batch_cancelled")}
 
 
+def test_cancel_while_files_are_read(scripted: RunningService, vendor: ScriptedVendor) -> None:
+    """Two files are read at a time, so the third waits; it is cancelled before its first line was looked at."""
+    client = sdk(scripted)
+    long = upload(client, chat_rows(*(f"w{number}" for number in range(50_000))) + b"{\n")
+    short = upload(client, chat_rows("a", "b", "c"))
+    *refused, batch = (
+        client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
+        for file in (long, long, short)
+    )
+    cancelling = client.batches.cancel(batch.id)
+    assert (cancelling.status, cancelling.in_progress_at) == ("cancelling", None)
+    for one in (*refused, batch):
+        scripted.ended(one.id)
+    assert [client.batches.retrieve(one.id).status for one in refused] == ["failed"] * 2
+    ended = client.batches.retrieve(batch.id)
+    assert (ended.status, ended.output_file_id) == ("cancelled", None)
+    assert [line["error"]["code"] for line in lines(client, ended.error_file_id)] == ["batch_cancelled"] * 3
+    assert vendor.hits == []
+
+
 def test_an_ended_batch_cannot_be_cancelled(service: RunningService) -> None:
     batch = run(service, chat_rows("a"))
     with pytest.raises(openai.ConflictError) as refused:

@@ -33,6 +33,8 @@ from batchwright.wire.row_checks import Problem
 
 MAX_ERRORS = 100
 """Kept of a file that cannot be sent; reading ends there."""
+MAX_REPEATED = 100_000
+"""Distinct repeated ids that are told apart, so that the first lines with one are named."""
 CHUNK_ROWS = 500
 CHUNK_BYTES = 4 * 1024 * 1024
 AT_ONCE = 2
@@ -225,7 +227,7 @@ class FileIntake:
 
     def _find_repeated(self, row: FileBatchRow) -> None:
         store, batch_id = self._parts.store, self._batch_id
-        repeated = repeated_hashes(lambda: store.id_hashes(batch_id), self._rows, at_most=MAX_ERRORS)
+        repeated = repeated_hashes(lambda: store.id_hashes(batch_id), self._rows, at_most=MAX_REPEATED)
         if not repeated:
             return
         first_lines: dict[str, int] = {}

@@ -68,15 +68,14 @@ class StoreFiles:
         return StoreUpload(self._store, begun, writer=self._writer, clock=self._clock)
 
     async def find(self, file_id: str) -> StoredFile:
-        return await self._with_size(await self._find(file_id))
+        return await asyncio.to_thread(self._store.find_file, self._tenant.account, file_id, self._clock.now_ms())
 
     async def list_files(self, page: FilePage) -> list[StoredFile]:
         now_ms = self._clock.now_ms()
-        found = await asyncio.to_thread(self._store.list_files, self._tenant.account, page, now_ms)
-        return [await self._with_size(file) for file in found]
+        return await asyncio.to_thread(self._store.list_files, self._tenant.account, page, now_ms)
 
     async def delete(self, file_id: str) -> None:
-        await self._find(file_id)
+        await self.find(file_id)
         await self._writer.do(lambda: self._store.hide_file(file_id))
 
     async def read(self, file: StoredFile) -> AsyncIterator[bytes]:
@@ -89,26 +88,29 @@ class StoreFiles:
             yield data
 
     async def _lines(self, file: StoredFile) -> AsyncIterator[bytes]:
-        batch_id = file.batch_id
+        batch_id, size = file.batch_id, 0
         async for views in self._batches.rows(batch_id, wanted=bytes_of(file.file_id), texts_of=frozenset()):
             lines = await asyncio.to_thread(_joined, views, batch_id)
-            # Asked after the segment was read: the lines of a round are given out whole, or not to their end.
-            status = await self._batches.status(batch_id)
-            if status.round != file.round or not status.terminal:
-                raise WrongState(f"{batch_id} began a new round while {file.file_id} was read")
+            await self._check_round(file)
+            size += len(lines)
             yield lines
+        # Also at the end: rows of a batch that is being removed simply stop.
+        await self._check_round(file)
+        if file.size < 0:
+            await self._writer.do(lambda: self._store.set_file_size(file.file_id, size))
 
-    async def _find(self, file_id: str) -> StoredFile:
-        return await asyncio.to_thread(self._store.find_file, self._tenant.account, file_id, self._clock.now_ms())
+    async def _check_round(self, file: StoredFile) -> None:
+        """Asked after rows were read: the lines of a round are given out whole, or not to their end."""
+        status = await self._batches.status(file.batch_id)
+        if status.round != file.round or not status.terminal:
+            raise WrongState(f"{file.batch_id} began a new round while {file.file_id} was read")
 
-    async def _with_size(self, file: StoredFile) -> StoredFile:
-        """A batch's file is written once to count its bytes, when somebody first asks; then the count is kept."""
+    async def sized(self, file: StoredFile) -> StoredFile:
         if file.size >= 0:
             return file
         size = 0
         async for data in self.read(file):
             size += len(data)
-        await self._writer.do(lambda: self._store.set_file_size(file.file_id, size))
         return replace(file, size=size)
 
     # batches -----------------------------------------------------------------------------------------------------

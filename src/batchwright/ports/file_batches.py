@@ -39,15 +39,19 @@ class Files(Protocol):
     async def upload(self) -> Upload: ...
 
     async def find(self, file_id: str) -> StoredFile:
-        """Its size is known."""
+        """Its size may be unknown: see `sized`."""
+
+    async def sized(self, file: StoredFile) -> StoredFile:
+        """The same with its size known: a batch's file is written once to count its bytes, when somebody first asks."""
 
     async def list_files(self, page: FilePage) -> list[StoredFile]:
-        """Their sizes are known."""
+        """Their sizes may be unknown."""
 
     async def delete(self, file_id: str) -> None: ...
 
     def read(self, file: StoredFile) -> AsyncIterator[bytes]:
-        """Its bytes, some at a time. Raises WrongState if the batch begins a new round meanwhile."""
+        """Its bytes, some at a time, to the last or with an error: WrongState if the batch begins a new round
+        meanwhile, NoSuchBatch or NoSuchFile if what is read is removed."""
 
     async def create_batch(
         self, asked: FileBatchRow, *, spec: BatchSpec, window_s: float, idempotency: Idempotency | None

@@ -34,7 +34,8 @@ async def create_file(ask: Ask) -> Response:
 
 
 async def retrieve_file(ask: Ask) -> Response:
-    return answer(ask, file_view(await files(ask).find(file_id(ask))))
+    own = files(ask)
+    return answer(ask, file_view(await own.sized(await own.find(file_id(ask)))))
 
 
 async def list_files(ask: Ask) -> Response:
@@ -45,14 +46,18 @@ async def list_files(ask: Ask) -> Response:
     if after and not FILE_ID.fullmatch(after):
         raise Fault("INVALID_REQUEST", f"after: expected a file's id, found {after[:40]!r}", param="after")
     page = FilePage(after=after, limit=limit + 1, ascending=order == "asc", purpose=purpose)
-    found = await files(ask).list_files(page)
-    return answer(ask, list_view([file_view(file) for file in found[:limit]], more=len(found) > limit))
+    own = files(ask)
+    found = await own.list_files(page)
+    views = [file_view(await own.sized(file)) for file in found[:limit]]
+    return answer(ask, list_view(views, more=len(found) > limit))
 
 
 async def file_content(ask: Ask) -> Response:
     own = files(ask)
     file = await own.find(file_id(ask))
-    headers = {"X-Request-Id": ask.request_id, "Content-Length": str(file.size)}
+    headers = {"X-Request-Id": ask.request_id}
+    if file.size >= 0:  # else nobody is to wait until its lines were written once to be counted
+        headers["Content-Length"] = str(file.size)
     return StreamingResponse(own.read(file), media_type=_media_type(file), headers=headers)
 
 
