@@ -122,6 +122,7 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path) -> None:
         "grace": "3s",
         "log": "json",
         "open_metrics": "yes",
+        "webhook_allow": "hooks.internal, 10.1.0.0/16",
     }
     environment = {variable_of(name): samples.get(name, "8") for name in SETTINGS}
     settings = Places(tmp_path, environment=environment).load()
@@ -130,6 +131,7 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path) -> None:
     assert (settings.timeout_s, settings.deadline_s, settings.checkpoint_interval_s) == (120.0, 7200.0, 0.05)
     assert (settings.lease_s, settings.heartbeat_s, settings.grace_s) == (60.0, 10.0, 3.0)
     assert settings.max_cost_picousd == 8 * 10**12
+    assert settings.serving.webhook_allow == ("hooks.internal", "10.1.0.0/16")
     assert (settings.rpm, settings.tpm, settings.max_attempts, settings.model) == (8, 8, 8, "8")
     assert flag_of("api_key_env") == "--api-key-env"
 

@@ -18,6 +18,7 @@ from batchwright.core.tenants import Scope
 from batchwright.fabric.system import SystemChance
 from batchwright.ports.batches import BatchStatus, Submit
 from batchwright.ports.keys import ApiKey, Keys
+from batchwright.ports.webhooks import Targets, Webhooks
 from batchwright.server.asking import Ask
 from batchwright.server.infrai.watch import KEEP_ALIVE_S, EventStream
 from batchwright.server.insight import Insight
@@ -181,6 +182,8 @@ def stream_of(batches: MemoryBatches, watching: Watching) -> EventStream:
         batches_of=lambda tenant: batches,
         files_of=cast(Any, None),
         keys=cast(Keys, None),
+        webhooks=cast(Webhooks, None),
+        targets=cast(Targets, None),
         clock=LoopClock(),
         chance=SystemChance(),
         destinations=(),

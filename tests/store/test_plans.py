@@ -7,7 +7,7 @@ from sqlalchemy import Executable
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql import ClauseElement
 
-from batchwright.store import blobs, checkpointing, claiming, closing, credit, ledger, parts, reading, workers
+from batchwright.store import blobs, checkpointing, claiming, closing, credit, ledger, parts, reading, webhooks, workers
 from batchwright.store.connections import Connections
 from batchwright.store.schema import metadata
 
@@ -33,6 +33,10 @@ STATEMENTS = {
     "holding": reading._HOLDING,
     "spent": credit._SPENT,
     "moving under a key": credit._MOVING,
+    "listening": webhooks._LISTENING,
+    "deliveries due": webhooks._DUE,
+    "deliveries of a webhook": webhooks._PAGE,
+    "old deliveries": webhooks._FORGET_OLD,
 }
 
 

@@ -18,6 +18,7 @@ from batchwright.assemble.connections import bounded_protocol
 from batchwright.assemble.files import open_files
 from batchwright.assemble.keys import new_key
 from batchwright.assemble.log import ServiceLog
+from batchwright.assemble.webhooks import delivering, webhook_targets
 from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope, Tenant
 from batchwright.engine.worker_settings import LaneLimits
@@ -25,6 +26,7 @@ from batchwright.fabric.in_process import LoopWorker
 from batchwright.fabric.system import SystemClock
 from batchwright.ports.file_batches import Files
 from batchwright.ports.observer import WorkerFigures
+from batchwright.ports.webhooks import Targets
 from batchwright.runner.interrupts import CountedInterrupts, interrupts_of_process
 from batchwright.server.access import Watched
 from batchwright.server.app import build_app
@@ -106,7 +108,9 @@ async def serve_until(
             figures=figures,
         )
         files_of = await stack.enter_async_context(open_files(machine, request.ceilings, log.say))
-        service = _service(machine, files_of, request, (insight, log))
+        targets = stack.enter_context(webhook_targets(settings))
+        await stack.enter_async_context(delivering(machine, targets, log.say))
+        service = _service(machine, (files_of, targets), request, (insight, log))
         server = _Server(_config(service, doorkeeper, log, grace_s=settings.grace_s))
         log.say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
         _show_first_key(machine, log)
@@ -174,13 +178,19 @@ async def _uses_written(machine: Machine, doorkeeper: Doorkeeper, say: Callable[
 
 
 def _service(
-    machine: Machine, files_of: Callable[[Tenant], Files], request: ServeRequest, seen: tuple[Insight, ServiceLog]
+    machine: Machine,
+    given: tuple[Callable[[Tenant], Files], Targets],
+    request: ServeRequest,
+    seen: tuple[Insight, ServiceLog],
 ) -> Service:
+    files_of, targets = given
     insight, log = seen
     return Service(
         batches_of=machine.batches.of,
         files_of=files_of,
         keys=machine.store,
+        webhooks=machine.store,
+        targets=targets,
         clock=machine.clock,
         chance=machine.chance,
         destinations=machine.settings.destinations,

@@ -85,6 +85,7 @@ class StoreBatches:
             deadline_ms=now_ms + int(submit.deadline_s * 1000) if submit.deadline_s else 0,
             owner=self._owner,
             idempotency=submit.idempotency,
+            webhook=submit.webhook,
         )
         try:
             await self._take_in(batch, rows, submit.digest_at_end)
@@ -338,26 +339,31 @@ class StoreBatches:
 
     def _status(self, batch: BatchRow) -> BatchStatus:
         """In a thread: whether it is live is asked of the store."""
-        state = derive(batch.facts, batch.tally)
-        return BatchStatus(
-            batch_id=batch.batch_id,
-            tenant=batch.tenant,
-            state=state,
-            terminal=state.terminal,
-            spec=batch.spec,
-            round=batch.round,
-            total=batch.facts.total,
-            counts=count(batch.facts.total, batch.tally),
-            by_byte=dict(batch.tally.counts),
-            tally=batch.tally,
-            created_at_ms=batch.created_at_ms,
-            settled_at_ms=batch.settled_at_ms,
-            deadline_ms=batch.deadline_ms,
-            pauses=tuple(batch.pauses),
-            budget_taken_picousd=batch.budget_taken_picousd,
-            live=not state.terminal and self._is_live(batch),
-            worst_picousd=batch.worst_picousd,
-        )
+        return status_of(batch, live=not derive(batch.facts, batch.tally).terminal and self._is_live(batch))
+
+
+def status_of(batch: BatchRow, *, live: bool) -> BatchStatus:
+    """What is stored of a batch, as a client sees it."""
+    state = derive(batch.facts, batch.tally)
+    return BatchStatus(
+        batch_id=batch.batch_id,
+        tenant=batch.tenant,
+        state=state,
+        terminal=state.terminal,
+        spec=batch.spec,
+        round=batch.round,
+        total=batch.facts.total,
+        counts=count(batch.facts.total, batch.tally),
+        by_byte=dict(batch.tally.counts),
+        tally=batch.tally,
+        created_at_ms=batch.created_at_ms,
+        settled_at_ms=batch.settled_at_ms,
+        deadline_ms=batch.deadline_ms,
+        pauses=tuple(batch.pauses),
+        budget_taken_picousd=batch.budget_taken_picousd,
+        live=live,
+        worst_picousd=batch.worst_picousd,
+    )
 
 
 async def _bound_each(

@@ -7,7 +7,7 @@
                collected whole and read once more, mended
                (`head_mending`); the reply stands, but the
                connection is not used again
-    body       collected, up to `MAX_ANSWER_BYTES`             a reply, if neither a length nor chunks framed it;
+    body       collected, up to the bound                      a reply, if neither a length nor chunks framed it;
                                                                else NETWORK
     whole      anything but blank lines: the reply stands,     (the reply stands)
                the connection is not used again
@@ -31,7 +31,6 @@ HEAD_END = b"\r\n\r\n"
 GZIP_MAGIC = b"\x1f\x8b"
 BROKEN = HttpFault(cause=FaultCause.NETWORK, detail="the answer is not valid HTTP/1.1")
 HEAD_TOO_LARGE = HttpFault(cause=FaultCause.NETWORK, detail=f"the answer's head is above {MAX_HEAD_BYTES} bytes")
-TOO_LARGE = HttpFault(cause=FaultCause.TOO_LARGE, detail=f"the answer is above {MAX_ANSWER_BYTES} bytes")
 BROKEN_GZIP = HttpFault(cause=FaultCause.NETWORK, detail="the answer's gzip encoding is broken")
 CLOSED_UNHEARD = HttpFault(cause=FaultCause.NETWORK, detail="the connection was closed before an answer")
 CLOSED_MIDWAY = HttpFault(cause=FaultCause.NETWORK, detail="the connection was closed in the middle of the answer")
@@ -45,6 +44,7 @@ class AnswerReader:
         "_fault",
         "_head",
         "_head_bytes",
+        "_max_bytes",
         "_mended",
         "_parser",
         "_pieces",
@@ -56,7 +56,8 @@ class AnswerReader:
         "reusable",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int = MAX_ANSWER_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._parser = self._new_parser()
         self._refused = False
         """llhttp has refused a line of this head, the rest of which has not come yet."""
@@ -100,8 +101,8 @@ class AnswerReader:
             self._read_mended()
         else:
             self._parse(data)
-        if self._size > MAX_ANSWER_BYTES:
-            self._fault = TOO_LARGE
+        if self._size > self._max_bytes:
+            self._fault = too_large(self._max_bytes)
         elif self._status == 0 and self._head_bytes + len(self._raw) - len(HEAD_END) >= MAX_HEAD_BYTES:
             # What is here may end with all but one byte of the blank line, which does not count.
             self._fault = self._fault or HEAD_TOO_LARGE
@@ -191,7 +192,7 @@ class AnswerReader:
             self.on_piece(piece)
             return
         self._size += len(piece)
-        if self._size <= MAX_ANSWER_BYTES:
+        if self._size <= self._max_bytes:
             self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
@@ -200,6 +201,10 @@ class AnswerReader:
         self._complete = True
         if not self._parser.should_keep_alive():
             self.reusable = False
+
+
+def too_large(max_bytes: int) -> HttpFault:
+    return HttpFault(cause=FaultCause.TOO_LARGE, detail=f"the answer is above {max_bytes} bytes")
 
 
 def plain_reply(status: int, head: bytes, pieces: list[bytes]) -> HttpEnd:
@@ -225,7 +230,7 @@ def _gunzip(body: bytes) -> bytes | HttpFault:
         except zlib.error:
             return BROKEN_GZIP
         if len(plain) > MAX_ANSWER_BYTES:
-            return TOO_LARGE
+            return too_large(MAX_ANSWER_BYTES)
         if not member.eof:
             return BROKEN_GZIP
         body = member.unused_data

@@ -53,7 +53,7 @@ class Connection(asyncio.BaseProtocol):
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._reader = AnswerReader()
+        self._reader = AnswerReader(pool.max_answer_bytes)
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before any other method is called
         self._fd = -1
         self._written_s = 0.0

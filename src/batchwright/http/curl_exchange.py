@@ -12,8 +12,8 @@ from batchwright.http.answer import (
     CLOSED_MIDWAY,
     CLOSED_UNHEARD,
     HEAD_TOO_LARGE,
-    TOO_LARGE,
     plain_reply,
+    too_large,
 )
 from batchwright.http.connection import MAX_IDLE_S
 from batchwright.http.deadlines import overdue, silent
@@ -174,7 +174,7 @@ class Exchange:
             return unreachable(self._why_unsent(code, message, timeouts))
         match code:
             case pycurl.E_FILESIZE_EXCEEDED:
-                return TOO_LARGE
+                return too_large(MAX_ANSWER_BYTES)
             case pycurl.E_ABORTED_BY_CALLBACK | pycurl.E_GOT_NOTHING:
                 return CLOSED_UNHEARD
             case pycurl.E_PARTIAL_FILE:

@@ -23,10 +23,11 @@ AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 
 
 class Dialer:
-    """Connects to one origin, as often as asked and as many at once."""
+    """Connects to one origin, as often as asked and as many at once: at `addresses`, or where a look-up leads."""
 
-    def __init__(self, origin: Origin, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, origin: Origin, loop: asyncio.AbstractEventLoop, addresses: Sequence[str] = ()) -> None:
         self._origin = origin
+        self._pinned = addresses
         self._loop = loop
         self._addresses: list[AddressInfo] = []
         self._kept_until_s = 0.0
@@ -59,14 +60,21 @@ class Dialer:
         host, port = self._origin.host, self._origin.port
         try:
             try:
-                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+                found = [info for name in self._pinned or (host,) for info in _numeric(name, port)]
             except socket.gaierror:
+                if self._pinned:
+                    raise
                 found = list(await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
             self._addresses = _interleave(found)
             self._kept_until_s = self._loop.time() + LOOKUP_KEPT_S
             return self._addresses
         finally:
             self._lookup = None
+
+
+def _numeric(name: str, port: int) -> list[AddressInfo]:
+    """Asks no resolver. Raises gaierror for what is no address."""
+    return list(socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
 
 
 def _interleave(found: Sequence[AddressInfo]) -> list[AddressInfo]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Sequence
 
 from batchwright.http.connection import Connection, PlainConnection, TlsConnection
 from batchwright.http.deadlines import overdue, silent
@@ -18,7 +19,7 @@ from batchwright.http.faults import describe, unreachable
 from batchwright.http.flight import OwnFlight
 from batchwright.http.request import Origin
 from batchwright.http.sweep import Sweep
-from batchwright.ports.http import FaultCause, HttpFault, Timeouts
+from batchwright.ports.http import MAX_ANSWER_BYTES, FaultCause, HttpFault, Timeouts
 
 MAX_OPENING = 100
 """Connections being opened at once: more would overflow the accept queue of a common server (128, often 100), whose
@@ -37,13 +38,17 @@ class Pool:
         timeouts: Timeouts,
         tls: ssl.SSLContext | None,
         sweep: Sweep,
+        addresses: Sequence[str] = (),
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
+        """`addresses`: where to connect, without a look-up of the origin's host."""
         self._origin = origin
         self.loop = loop
         self._timeouts = timeouts
         self._tls = tls
         self._sweep = sweep
-        self._dialer = Dialer(origin, loop)
+        self.max_answer_bytes = max_answer_bytes
+        self._dialer = Dialer(origin, loop, addresses)
         self._resting: list[Connection] = []
         self._waiting: deque[OwnFlight] = deque()
         self._opening: set[asyncio.Task[None]] = set()

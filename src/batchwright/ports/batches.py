@@ -17,6 +17,7 @@ from batchwright.core.records import Tally, UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.core.tenants import Tenant
 from batchwright.ports.store import Idempotency
+from batchwright.ports.webhooks import Webhook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,8 @@ class Submit:
     """A second submit with the same key makes no second batch."""
     digest_at_end: Callable[[], str] | None = None
     """For rows that arrive, and an `idempotency` without a digest: gives it once all rows were read."""
+    webhook: Webhook | None = None
+    """Told of this batch alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ What every transport promises (tests/exams/test_transport.py):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -75,6 +75,22 @@ class HttpClient(Protocol):
 
     async def close(self) -> None:
         """Closes idle connections; flights still out end as NETWORK."""
+
+
+Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
+"""A host's addresses as texts, from (host, port); a host that is an address gives itself. Raises OSError for none."""
+
+
+class PinnedClient(Protocol):
+    """A client for places that strangers name: it looks nothing up and goes through no proxy. What was judged is where
+    it goes, whatever the name leads to by then."""
+
+    def target(self, method: str, url: str, headers: Mapping[str, str], *, addresses: Sequence[str]) -> HttpTarget:
+        """Connects to one of these; the URL's host stands in the Host header and in the certificate. Raises ValueError
+        for a URL or a header that cannot be sent."""
+
+    async def close(self) -> None:
+        """As `HttpClient.close`."""
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,6 +42,7 @@ from batchwright.ports.checkpoint import (
 from batchwright.ports.files import FileStore
 from batchwright.ports.keys import Keys
 from batchwright.ports.observer import Backlog
+from batchwright.ports.webhooks import Webhook, Webhooks
 
 __all__ = [
     "AllowanceRequest",
@@ -122,6 +123,8 @@ class NewBatch:
     """Whoever takes the rows in; while `accepting`, an owner that is proved dead lets the intake be swept."""
     idempotency: Idempotency | None = None
     """Kept for a day with the batch, from its first transaction on."""
+    webhook: Webhook | None = None
+    """Told of this batch alone; kept from its first transaction on."""
 
 
 # --------------------------------------------------------------------------------------------------------- reading
@@ -231,7 +234,7 @@ class Reopened:
     round: int
 
 
-class Store(Keys, FileStore, Protocol):
+class Store(Keys, FileStore, Webhooks, Protocol):
     """See the module's docstring for what holds for all of these."""
 
     # intake ------------------------------------------------------------------------------------------------------

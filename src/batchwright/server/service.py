@@ -12,6 +12,7 @@ from batchwright.ports.batches import Batches
 from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.file_batches import Files
 from batchwright.ports.keys import Keys
+from batchwright.ports.webhooks import Targets, Webhooks
 from batchwright.server.insight import Insight
 from batchwright.server.pace import Paces
 from batchwright.server.row_file import FileIndexes
@@ -46,6 +47,8 @@ class Service:
     batches_of: Callable[[Tenant], Batches]
     files_of: Callable[[Tenant], Files]
     keys: Keys
+    webhooks: Webhooks
+    targets: Targets
     clock: Clock
     chance: Chance
     destinations: tuple[Destination, ...]

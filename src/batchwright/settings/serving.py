@@ -29,11 +29,13 @@ class Serving:
     """`/metrics` asks for no key."""
     retention_s: float = 0.0
     """Batches that ended longer ago are deleted; 0: none is."""
+    webhook_allow: tuple[str, ...] = ()
+    """Hosts and networks beside the public internet that webhooks may lead to."""
     ceilings: Ceilings = field(default_factory=Ceilings)
 
 
 def read_serving(values: Mapping[str, Any]) -> Serving:
     """`values`: what the settings' table has read, by setting name; what is not there is the default."""
-    fields = {name: values[name] for name in ("host", "port", "log", "open_metrics") if name in values}
+    fields = {name: values[name] for name in ("host", "port", "log", "open_metrics", "webhook_allow") if name in values}
     ceilings = {CEILINGS[name]: values[name] for name in CEILINGS if name in values}
     return Serving(**fields, retention_s=values.get("retention", 0.0), ceilings=Ceilings(**ceilings))

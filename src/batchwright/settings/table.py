@@ -71,6 +71,9 @@ SETTINGS: dict[str, Setting] = {
     "checkpoint_interval": Setting(read=read_duration, meaning="least time between two checkpoints"),
     "lease": Setting(read=read_duration, meaning="how long a silent worker keeps its segments"),
     "heartbeat": Setting(read=read_duration, meaning="how often a worker renews its lease"),
+    "webhook_allow": Setting(
+        read=values.read_targets, meaning="hosts and networks that webhooks may lead to beside the public internet"
+    ),
     "grace": Setting(read=read_duration, meaning="how long rows in flight may finish after a stop"),
     "host": Setting(read=values.read_host, meaning="address that `serve` listens at"),
     "port": Setting(read=values.read_port, meaning="its port; 0: any free one"),

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from batchwright.core.endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
 from batchwright.core.money import picousd_from_usd
+from batchwright.core.targets import read_allowed
 
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 VENDOR_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -144,6 +145,16 @@ def read_models(value: object) -> tuple[str, ...]:
     if isinstance(value, list) and value and all(isinstance(pattern, str) and pattern for pattern in value):
         return tuple(value)
     raise ValueError(f'expected a list of model names or patterns such as ["gpt-*"], found {value!r}')
+
+
+def read_targets(value: object) -> tuple[str, ...]:
+    """Host names, addresses and networks: a list, or one text with commas."""
+    entries = value.split(",") if isinstance(value, str) else value
+    if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+        raise ValueError(f'expected a list such as ["hooks.internal", "10.1.0.0/16"], found {value!r}')
+    found = tuple(entry.strip() for entry in entries if entry.strip())
+    read_allowed(found)
+    return found
 
 
 def choice_of(kind: type[E]) -> Callable[[object], E]:

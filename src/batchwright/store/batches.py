@@ -9,21 +9,9 @@ from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.errors import NoSuchBatch, WrongState
-from batchwright.store import output_files
 from batchwright.store.schema import batch, pause
 
 _ONE = select(batch).where(batch.c.batch_id == bindparam("batch_id"), batch.c.phase != "dropping")
-_FEWER_OPEN = (
-    update(batch)
-    .where(batch.c.batch_id == bindparam("of_batch"))
-    .values(segments_open=batch.c.segments_open - bindparam("fewer"))
-    .returning(batch.c.segments_open)
-)
-_SETTLE = (
-    update(batch)
-    .where(batch.c.batch_id == bindparam("of_batch"), batch.c.segments_open == 0, batch.c.phase == "open")
-    .values(phase="settled", settled_at_ms=bindparam("now_ms"))
-)
 _RECOUNT_PAUSES = (
     update(batch)
     .where(batch.c.batch_id == bindparam("of_batch"))
@@ -33,6 +21,7 @@ _RECOUNT_PAUSES = (
         .where(pause.c.batch_id == bindparam("of_batch"))
         .scalar_subquery()
     )
+    .returning(batch.c.paused)
 )
 _DELETE_PAUSES = delete(pause).where(pause.c.batch_id == bindparam("of_batch"))
 
@@ -68,22 +57,6 @@ def get_unsettled(connection: Connection, batch_id: str, wish: str) -> Row[Any]:
     return row
 
 
-def lower_open(connection: Connection, batch_id: str, segments: int, now_ms: int) -> bool:
-    """Counts `segments` as settled, last of all in its transaction; true if that settled the batch.
-
-    Of all the transactions that do this one alone reads 0.
-    """
-    row = connection.execute(_FEWER_OPEN, {"of_batch": batch_id, "fewer": segments}).one_or_none()
-    return row is not None and row.segments_open == 0 and settle_if_done(connection, batch_id, now_ms)
-
-
-def settle_if_done(connection: Connection, batch_id: str, now_ms: int) -> bool:
-    if not connection.execute(_SETTLE, {"of_batch": batch_id, "now_ms": now_ms}).rowcount:
-        return False
-    output_files.publish(connection, batch_id, now_ms)
-    return True
-
-
 def spec_of(row: Row[Any]) -> BatchSpec:
     """What the batch was submitted with, under the cap it has now."""
     spec = msgspec.json.decode(row.spec, type=BatchSpec)
@@ -92,8 +65,9 @@ def spec_of(row: Row[Any]) -> BatchSpec:
     return spec
 
 
-def recount_pauses(connection: Connection, batch_id: str) -> None:
-    connection.execute(_RECOUNT_PAUSES, {"of_batch": batch_id})
+def recount_pauses(connection: Connection, batch_id: str) -> int:
+    """How many pause facts the batch has."""
+    return int(connection.execute(_RECOUNT_PAUSES, {"of_batch": batch_id}).scalar_one_or_none() or 0)
 
 
 def delete_pauses(connection: Connection, batch_id: str) -> None:

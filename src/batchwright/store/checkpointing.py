@@ -21,7 +21,7 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.records import Tally, UsageKey, UsageSum
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.store import BatchSignals, Checkpoint, CheckpointResult, SegmentChange, SegmentKey
-from batchwright.store import backlog, batches, blobs, claiming, credit, ledger, parts, pausing
+from batchwright.store import backlog, batches, blobs, claiming, credit, ledger, parts, turning
 from batchwright.store.claiming import Claims, Taker
 from batchwright.store.connections import Connections
 from batchwright.store.parts import Merged, Place
@@ -259,7 +259,7 @@ def _write_facts(connection: Connection, work: _Work, checkpoint: Checkpoint) ->
     for batch_id, fact in checkpoint.pauses:
         row = work.batches.get(batch_id)
         if row is not None and row.phase != "settled" and row.segments_open > work.settling[batch_id]:
-            pausing.add_fact(connection, batch_id, fact)
+            turning.add_pause(connection, batch_id, fact)
     keys = {key.key_id for change in work.held for key in change.usage}
     work.paused = credit.pause_spent(connection, keys, work.settling, checkpoint.now_ms)
     for batch_id in checkpoint.gate_passed:
@@ -302,7 +302,7 @@ def _settle(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]
         if result is not None:
             parts.publish(connection, place, result, checkpoint.now_ms)
     for batch_id in sorted(work.settling):
-        if work.settling[batch_id] and batches.lower_open(
+        if work.settling[batch_id] and turning.lower_open(
             connection, batch_id, work.settling[batch_id], checkpoint.now_ms
         ):
             work.settled.append(batch_id)

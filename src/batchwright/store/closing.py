@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, bindparam, select, text, update
 from batchwright.core import row_map
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import Tally
-from batchwright.store import backlog, batches, ledger
+from batchwright.store import backlog, batches, ledger, turning
 from batchwright.store.blobs import TableBlobs, input_key
 from batchwright.store.schema import AWAITS_CLOSING, CAN_EXPIRE, NOBODY, batch, file_batch, segment
 from batchwright.wire import frames
@@ -95,7 +95,7 @@ def step(connection: Connection, batch_id: str, now_ms: int, limit: int) -> int:
         if found.holder:
             tally.possible_picousd += _charge(connection, row, found)
     ledger.add_tally(connection, batch_id, (row.round, NOBODY), tally)
-    batches.lower_open(connection, batch_id, len(segments), now_ms)
+    turning.lower_open(connection, batch_id, len(segments), now_ms)
     return len(segments)
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, func, select, text, update
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.money import usd_text
 from batchwright.ports.keys import KeyCredit
-from batchwright.store import pausing
+from batchwright.store import turning
 from batchwright.store.schema import HAS_KEY, UNSETTLED_OF_KEY, api_key, batch, usage
 
 _BUDGET = select(api_key.c.key_id, api_key.c.shown, api_key.c.budget_picousd).where(
@@ -61,7 +61,7 @@ def pause_spent(connection: Connection, key_ids: Iterable[str], settling: Mappin
         fact = Pause(cause=PauseCause.BUDGET, reason=_sentence(credit), since_ms=now_ms)
         for row in connection.execute(_MOVING, {"of_key": key_id}).all():
             if row.segments_open > settling.get(row.batch_id, 0):
-                pausing.add_fact(connection, row.batch_id, fact)
+                turning.add_pause(connection, row.batch_id, fact)
                 paused.add(row.batch_id)
     return paused
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, bindparam, delete, exists, select, update
 
 from batchwright.core.errors import WrongState
-from batchwright.store import batches, idempotency
+from batchwright.store import batches, idempotency, webhooks
 from batchwright.store.blobs import TableBlobs, input_key
 from batchwright.store.schema import (
     allowance,
@@ -70,6 +70,7 @@ def step(connection: Connection, batch_id: str) -> bool:
     """Removes the last segments of a hidden batch, then the batch itself; true while there is more to do."""
     if _drop_segments(connection, batch_id):
         return True
+    webhooks.forget_of_batch(connection, batch_id)
     for statement in (*_DELETE_SUMS, *_DELETE_REST):
         connection.execute(statement, {"of_batch": batch_id})
     return False

@@ -13,7 +13,7 @@ from batchwright.core import row_map
 from batchwright.core.errors import WrongState
 from batchwright.core.records import Tally
 from batchwright.ports.store import NewBatch, NewSegment
-from batchwright.store import backlog, batches, idempotency, ledger
+from batchwright.store import backlog, batches, idempotency, ledger, turning, webhooks
 from batchwright.store.blobs import MAX_BYTES, TableBlobs, input_key, intake_key
 from batchwright.store.schema import NOBODY, batch, custom_ids, part, segment
 
@@ -65,6 +65,8 @@ def create(connection: Connection, new: NewBatch) -> None:
     if new.idempotency is not None:
         place = (new.tenant.account, new.batch_id)
         idempotency.keep(connection, new.idempotency, place, new.created_at_ms)
+    if new.webhook is not None:
+        webhooks.add(connection, new.webhook)
 
 
 def chunks(segments: Sequence[NewSegment]) -> Iterator[Sequence[NewSegment]]:
@@ -123,7 +125,7 @@ def close(connection: Connection, batch_id: str, now_ms: int) -> None:
     """Makes the batch claimable; settles it if none of its rows is open."""
     _accepting(connection, batch_id)
     connection.execute(_OPEN, {"of_batch": batch_id})
-    batches.settle_if_done(connection, batch_id, now_ms)
+    turning.settle_if_done(connection, batch_id, now_ms)
 
 
 def _accepting(connection: Connection, batch_id: str) -> Row[Any]:

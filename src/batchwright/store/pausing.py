@@ -23,8 +23,8 @@ _SET_CAP = (
 )
 
 
-def add_fact(connection: Connection, batch_id: str, fact: Pause) -> None:
-    """The first fact of a cause stands."""
+def add_fact(connection: Connection, batch_id: str, fact: Pause) -> int:
+    """The first fact of a cause stands. Returns how many facts the batch has now; 0: it had one of that cause."""
     values = {
         "batch_id": batch_id,
         "cause": fact.cause.value,
@@ -32,13 +32,9 @@ def add_fact(connection: Connection, batch_id: str, fact: Pause) -> None:
         "since_ms": fact.since_ms,
         "lane": fact.lane,
     }
-    connection.execute(_ADD, values)
-    batches.recount_pauses(connection, batch_id)
-
-
-def pause_batch(connection: Connection, batch_id: str, fact: Pause) -> None:
-    batches.get_unsettled(connection, batch_id, "paused")
-    add_fact(connection, batch_id, fact)
+    if not connection.execute(_ADD, values).rowcount:
+        return 0
+    return batches.recount_pauses(connection, batch_id)
 
 
 def resume_batch(connection: Connection, batch_id: str, causes: frozenset[PauseCause]) -> None:

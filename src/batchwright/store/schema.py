@@ -11,6 +11,7 @@
     worker, pause, lane_pause, lease   who lives, what stands still, who sweeps
     api_key       1 a key of the service: its hash, whose it is, what it may do
     idempotency   1 a (account, idempotency key): which batch it made, and of what request
+    webhook       1 a webhook          who wants to be told; delivery: 1 an event and webhook
     custom_ids    1 a segment          hashes of its custom ids, apart so that a checkpoint does not rewrite them
     file          1 a file             what was uploaded (its bytes are blobs), or a view of what a batch answered
     file_batch    1 a batch of a file  what OpenAI's face says of a batch beside what every batch has
@@ -59,6 +60,8 @@ UNSETTLED = "phase <> 'settled' AND phase <> 'dropping'"
 HAS_KEY = "key_id <> ''"
 """Of usage: what `run` does has no key, and costs no index entry."""
 UNSETTLED_OF_KEY = f"{UNSETTLED} AND key_id <> ''"
+PENDING = "state = 'pending'"
+"""Of a delivery."""
 
 metadata = MetaData()
 _serial = BigInteger().with_variant(Integer, "sqlite")
@@ -391,6 +394,52 @@ file_batch = Table(
     PrimaryKeyConstraint("batch_id", name="file_batch_key"),
 )
 Index("file_batch_by_file", file_batch.c.file_id)
+webhook = Table(
+    "webhook",
+    metadata,
+    Column("webhook_id", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    _words("batch_id"),  # the one batch it is for
+    Column("url", Text, nullable=False),
+    Column("events", Text, nullable=False),  # joined by blanks
+    Column("secret", Text, nullable=False),
+    _words("description"),
+    Column("headers", Text, nullable=False),  # JSON
+    _count("created_at_ms"),
+    PrimaryKeyConstraint("webhook_id", name="webhook_key"),
+)
+Index("webhook_by_account", webhook.c.account, webhook.c.batch_id)
+
+delivery = Table(
+    "delivery",
+    metadata,
+    Column("seq", _serial, primary_key=True, autoincrement=True),
+    Column("delivery_id", Text, nullable=False),
+    Column("webhook_id", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("event_id", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("batch_id", Text, nullable=False),
+    _count("round"),
+    Column("snapshot", LargeBinary, nullable=False),
+    Column("state", Text, nullable=False),
+    _count("attempts"),
+    _count("tries"),
+    _count("due_ms"),
+    _count("epoch"),
+    _words("owner"),  # who is sending it
+    _count("last_status"),
+    _words("last_error"),
+    _count("created_at_ms"),
+    _count("last_attempt_ms"),
+    UniqueConstraint("delivery_id", name="delivery_by_id"),
+    CheckConstraint("state IN ('pending', 'delivered', 'given_up')", name="delivery_state"),
+    sqlite_autoincrement=True,
+)
+Index("delivery_by_webhook", delivery.c.webhook_id, delivery.c.seq)
+Index("delivery_by_age", delivery.c.created_at_ms)
+Index("delivery_due", delivery.c.due_ms, sqlite_where=text(PENDING))
+Index("delivery_due_by_webhook", delivery.c.webhook_id, delivery.c.due_ms, sqlite_where=text(PENDING))
 
 alembic_version = Table(
     "alembic_version",

@@ -14,6 +14,7 @@ from batchwright.ports.store import (
     BatchRow,
     Checkpoint,
     CheckpointResult,
+    Idempotency,
     IdempotentBatch,
     LanePause,
     NewBatch,
@@ -24,6 +25,7 @@ from batchwright.ports.store import (
     UsageLine,
     WorkerRow,
 )
+from batchwright.ports.webhooks import AttemptEnd, ClaimedDelivery, Delivery, DeliveryWish, Webhook
 from batchwright.store import (
     blobs,
     checking,
@@ -41,7 +43,9 @@ from batchwright.store import (
     reading,
     repricing,
     rounds,
+    turning,
     watching,
+    webhooks,
     workers,
 )
 from batchwright.store.connections import Connections
@@ -132,7 +136,7 @@ class SqlStore:
 
     def pause_batch(self, batch_id: str, pause: Pause) -> None:
         with self._connections.write() as connection:
-            pausing.pause_batch(connection, batch_id, pause)
+            turning.pause_batch(connection, batch_id, pause)
 
     def resume_batch(self, batch_id: str, causes: frozenset[PauseCause] = EVERY_CAUSE) -> None:
         with self._connections.write() as connection:
@@ -163,6 +167,7 @@ class SqlStore:
             self._drop(batch_id)
         with self._connections.write() as connection:
             idempotency.forget_old(connection, now_ms)
+            webhooks.forget_old(connection, now_ms)
             deleted = blobs.delete_superseded(connection, now_ms - keep_superseded_ms, limit)
         if deleted or interrupted:
             self._connections.give_back_pages()
@@ -284,6 +289,62 @@ class SqlStore:
     def touch_keys(self, used: Mapping[str, int]) -> None:
         with self._connections.write() as connection:
             keys.touch(connection, used)
+
+    # webhooks ----------------------------------------------------------------------------------------------------
+
+    def add_webhook(self, webhook: Webhook, wish: Idempotency | None) -> None:
+        with self._connections.write() as connection:
+            if wish is not None:
+                place = (webhook.account, webhook.webhook_id)
+                idempotency.keep(connection, wish, place, webhook.created_at_ms)
+            webhooks.add(connection, webhook)
+
+    def find_webhook(self, account: str, webhook_id: str) -> Webhook | None:
+        with self._connections.read() as connection:
+            return webhooks.find(connection, account, webhook_id)
+
+    def list_webhooks(self, account: str) -> list[Webhook]:
+        with self._connections.read() as connection:
+            return webhooks.listed(connection, account)
+
+    def delete_webhook(self, account: str, webhook_id: str) -> bool:
+        with self._connections.write() as connection:
+            found = webhooks.remove(connection, account, webhook_id)
+        more = found
+        while more:
+            with self._connections.write() as connection:
+                more = webhooks.drop_deliveries(connection, webhook_id)
+        return found
+
+    def list_deliveries(self, webhook_id: str, *, before: int, limit: int) -> list[Delivery]:
+        with self._connections.read() as connection:
+            return webhooks.page(connection, webhook_id, before, limit)
+
+    def replay_delivery(self, account: str, delivery_id: str, now_ms: int) -> Delivery | None:
+        with self._connections.write() as connection:
+            return webhooks.replay(connection, account, delivery_id, now_ms)
+
+    def has_due_deliveries(self, now_ms: int) -> bool:
+        with self._connections.read() as connection:
+            return webhooks.has_due(connection, now_ms)
+
+    def claim_deliveries(self, wish: DeliveryWish) -> list[ClaimedDelivery]:
+        with self._connections.write() as connection:
+            return webhooks.claim(connection, wish)
+
+    def finish_delivery(self, claimed: ClaimedDelivery, end: AttemptEnd, now_ms: int) -> bool:
+        with self._connections.write() as connection:
+            return webhooks.finish(connection, claimed, end, now_ms)
+
+    def delivery_owners(self) -> frozenset[str]:
+        with self._connections.read() as connection:
+            return webhooks.owners(connection)
+
+    def release_deliveries(self, owner: str, now_ms: int) -> int:
+        with self._connections.write() as connection:
+            return webhooks.release(connection, owner, now_ms)
+
+    # ids and the file itself -------------------------------------------------------------------------------------
 
     def find_idempotent(self, account: str, key: str, now_ms: int) -> IdempotentBatch | None:
         with self._connections.read() as connection:

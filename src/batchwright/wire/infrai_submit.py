@@ -12,6 +12,7 @@ from batchwright.core.doubt import OnUncertain
 from batchwright.core.durations import read_duration
 from batchwright.core.gate import OnGate
 from batchwright.core.money import picousd_from_usd
+from batchwright.core.webhooks import check_secret
 from batchwright.wire.json_text import BOM, kind_of, mend_surrogates
 
 MAX_KEY_CHARS = 255
@@ -43,6 +44,10 @@ class BatchOptions(msgspec.Struct, kw_only=True, frozen=True):
     on_gate: OnGate = OnGate.STOP
     max_attempts: int = 0
     """0: not said."""
+    webhook: str = ""
+    """A URL that is told of this batch; empty: none."""
+    webhook_secret: str = ""
+    """Empty: one is to be made."""
 
 
 class InfraiSubmit(msgspec.Struct, kw_only=True, frozen=True):
@@ -61,6 +66,8 @@ class _Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     on_uncertain: str | None = None
     on_gate: str | None = None
     max_attempts: int | float | None = None
+    webhook: str | None = None
+    webhook_secret: str | None = None
 
 
 _body = msgspec.json.Decoder(_Body)
@@ -149,6 +156,8 @@ def _options(body: _Body) -> BatchOptions:
         ),
         on_gate=OnGate(read_choice("on_gate", body.on_gate or OnGate.STOP, tuple(OnGate))),
         max_attempts=_attempts(body.max_attempts),
+        webhook=body.webhook or "",
+        webhook_secret=_webhook_secret(body),
     )
 
 
@@ -200,6 +209,17 @@ def _attempts(value: float | None) -> int:
     if not 1 <= value <= 100 or value != int(value):
         raise BadSubmit(f"max_attempts: expected a whole number from 1 to 100, found {value}", "max_attempts")
     return int(value)
+
+
+def _webhook_secret(body: _Body) -> str:
+    if body.webhook_secret is None:
+        return ""
+    if not body.webhook:
+        raise BadSubmit("webhook_secret signs what a webhook is sent, and no webhook was named", "webhook_secret")
+    try:
+        return check_secret(body.webhook_secret)
+    except ValueError as error:
+        raise BadSubmit(f"webhook_secret: {error}", "webhook_secret") from None
 
 
 def read_choice(name: str, value: str, choices: tuple[str, ...]) -> str:

@@ -73,6 +73,8 @@ SUBMIT_FIELDS = (
     field("max_cost_usd", AMOUNT, "What the batch may cost at most; it pauses there."),
     field("on_uncertain", {"enum": [one.value for one in OnUncertain]}, "What becomes of a row that may be paid."),
     field("on_gate", {"enum": [one.value for one in OnGate]}, "What is done when the first rows all fail alike."),
+    field("webhook", TEXT, "A URL that is told when the batch ends or pauses."),
+    field("webhook_secret", TEXT | {"minLength": 8, "maxLength": 256}, "What it is signed with; default: made."),
     field("max_attempts", {"type": "integer", "minimum": 1, "maximum": 100}, "Of one row."),
 )
 

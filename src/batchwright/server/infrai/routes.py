@@ -11,6 +11,7 @@ from batchwright.server.infrai.batch_capabilities import BATCHES
 from batchwright.server.infrai.discovery import discovery_of
 from batchwright.server.infrai.key_capabilities import KEYS
 from batchwright.server.infrai.usage import USAGE, usage
+from batchwright.server.infrai.webhook_capabilities import WEBHOOKS
 
 ACCOUNT: tuple[Capability, ...] = (
     Capability(
@@ -25,7 +26,7 @@ ACCOUNT: tuple[Capability, ...] = (
     ),
 )
 
-CAPABILITIES = (*BATCHES, *ACCOUNT, *KEYS)
+CAPABILITIES = (*BATCHES, *ACCOUNT, *KEYS, *WEBHOOKS)
 
 
 def infrai_routes(shell: Shell) -> list[Route]:

@@ -25,6 +25,10 @@ SUBMITTED = shape(
         "created_at": MOMENT,
         "expires_at": MOMENT,
         "metadata": METADATA,
+        "webhook": {
+            "oneOf": [{"type": "null"}, shape({"id": TEXT, "url": TEXT, "secret": TEXT_OR_NULL})],
+            "description": "Of this batch alone, where the submit named one",
+        },
     }
 )
 USAGE = shape({"prompt_tokens": COUNT, "completion_tokens": COUNT, "cached_tokens": COUNT, "total_tokens": COUNT})

@@ -12,12 +12,15 @@ from starlette.responses import Response
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
-from batchwright.ports.batches import Rows, Submit
+from batchwright.core.webhooks import SECRET_DIGITS, new_secret
+from batchwright.ports.batches import Rows, Submit, Submitted
 from batchwright.ports.store import Idempotency
+from batchwright.ports.webhooks import Webhook
 from batchwright.server.asking import Ask
 from batchwright.server.bodies import LINES_TYPES, BodyLimits, is_json, media_type, read_body, wrong_type
 from batchwright.server.faults import Fault
 from batchwright.server.infrai.status_view import submit_view
+from batchwright.server.infrai.targets import read_url
 from batchwright.server.infrai.upload import Upload, long_row, too_many_rows
 from batchwright.server.service import Service
 from batchwright.wire.infrai_submit import BadSubmit, BatchOptions, InfraiSubmit, read_options, read_submit
@@ -66,17 +69,21 @@ async def submit_lines(ask: Ask) -> Response:
 
 
 async def _take(ask: Ask, options: BatchOptions, rows: Rows, **wishes: Any) -> Response:
+    batch_id = f"batch_{ask.service.chance.hex_id(24)}"
+    webhook = own_webhook(ask, options, batch_id)
     submitted = await ask.batches.submit(
         Submit(
-            batch_id=f"batch_{ask.service.chance.hex_id(24)}",
+            batch_id=batch_id,
             spec=spec_of(ask.service, options),
             deadline_s=options.timeout_s or TIMEOUT_S,
+            webhook=webhook,
             **wishes,
         ),
         rows,
     )
     ask.said["batch_id"] = submitted.status.batch_id
-    return ask.answer(submit_view(submitted.status), {REPLAYED: "true"} if submitted.replayed else None)
+    data = submit_view(submitted.status) | {"webhook": webhook_view(submitted, options, webhook)}
+    return ask.answer(data, {REPLAYED: "true"} if submitted.replayed else None)
 
 
 def options_of_query(ask: Ask) -> BatchOptions:
@@ -107,6 +114,33 @@ def check_key(header: str, field: str) -> str:
     if len(header) > 255:
         raise Fault("INVALID_REQUEST", "Idempotency-Key has more than 255 characters.", param="idempotency_key")
     return header or field
+
+
+def own_webhook(ask: Ask, options: BatchOptions, batch_id: str) -> Webhook | None:
+    """What a submit's `webhook` asks for. Where its host leads is looked up when there is something to send."""
+    if not options.webhook:
+        return None
+    return Webhook(
+        webhook_id=_webhook_id(batch_id),
+        account=ask.tenant.account,
+        url=read_url(ask, options.webhook, "webhook").url,
+        secret=options.webhook_secret or new_secret(ask.service.chance.hex_id(SECRET_DIGITS)),
+        batch_id=batch_id,
+        created_at_ms=ask.service.clock.now_ms(),
+    )
+
+
+def webhook_view(submitted: Submitted, options: BatchOptions, webhook: Webhook | None) -> dict[str, object] | None:
+    """`webhook` of a submit's answer. A secret that was made is shown once: not when the answer is a replay."""
+    if webhook is None:
+        return None
+    shown = None if submitted.replayed or options.webhook_secret else webhook.secret
+    return {"id": _webhook_id(submitted.status.batch_id), "url": webhook.url, "secret": shown}
+
+
+def _webhook_id(batch_id: str) -> str:
+    """A batch has at most one of its own, so the batch's id tells it."""
+    return f"wh_{batch_id.removeprefix('batch_')}"
 
 
 def spec_of(service: Service, options: BatchOptions) -> BatchSpec:

@@ -309,6 +309,56 @@ def upgrade() -> None:
     )
     op.create_index("usage_by_key", "usage", ["key_id"], unique=False, sqlite_where=sa.text("key_id <> ''"))
     op.create_table(
+        "webhook",
+        sa.Column("webhook_id", sa.Text(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("batch_id", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
+        sa.Column("events", sa.Text(), nullable=False),
+        sa.Column("secret", sa.Text(), nullable=False),
+        sa.Column("description", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("headers", sa.Text(), nullable=False),
+        sa.Column("created_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("webhook_id", name="webhook_key"),
+    )
+    op.create_index("webhook_by_account", "webhook", ["account", "batch_id"], unique=False)
+    op.create_table(
+        "delivery",
+        sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("delivery_id", sa.Text(), nullable=False),
+        sa.Column("webhook_id", sa.Text(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("event_id", sa.Text(), nullable=False),
+        sa.Column("type", sa.Text(), nullable=False),
+        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("round", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("snapshot", sa.LargeBinary(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("attempts", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tries", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("due_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("epoch", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("owner", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("last_status", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("last_error", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("created_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("last_attempt_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("seq"),
+        sa.UniqueConstraint("delivery_id", name="delivery_by_id"),
+        sa.CheckConstraint("state IN ('pending', 'delivered', 'given_up')", name="delivery_state"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("delivery_by_webhook", "delivery", ["webhook_id", "seq"], unique=False)
+    op.create_index("delivery_by_age", "delivery", ["created_at_ms"], unique=False)
+    op.create_index("delivery_due", "delivery", ["due_ms"], unique=False, sqlite_where=sa.text("state = 'pending'"))
+    op.create_index(
+        "delivery_due_by_webhook",
+        "delivery",
+        ["webhook_id", "due_ms"],
+        unique=False,
+        sqlite_where=sa.text("state = 'pending'"),
+    )
+    op.create_table(
         "worker",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
         sa.Column("name", sa.Text(), nullable=False),

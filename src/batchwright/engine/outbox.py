@@ -1,0 +1,207 @@
+"""The outbox: claims due deliveries of webhooks, sends each, and says how it ended. Any number of processes may.
+
+At least once: what was sent and not yet written down when its process died is sent again, under the same event id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from batchwright.core.errors import BatchwrightError
+from batchwright.core.targets import TargetRefused
+from batchwright.core.webhooks import EventType, next_wait_s, signed_headers
+from batchwright.engine.batches import status_of
+from batchwright.engine.writer import Writer
+from batchwright.ports.batches import BatchStatus
+from batchwright.ports.clock import Chance, Clock
+from batchwright.ports.http import HttpEnd, HttpFault, PinnedClient, Timeouts
+from batchwright.ports.locks import Locks
+from batchwright.ports.store import BatchRow
+from batchwright.ports.webhooks import AttemptEnd, ClaimedDelivery, DeliveryState, DeliveryWish, Targets, Webhooks
+
+TIMEOUTS = Timeouts(connect_s=5.0, first_byte_s=15.0, total_s=15.0)
+ATTEMPT_S = 30.0
+"""One attempt, its look-up included."""
+LEASE_MS = 60_000
+"""Well above an attempt: a lease that runs out while its sender lives would make a second sender."""
+LOOK_EVERY_S = 0.5
+MAX_OUT = 16
+"""Attempts under way in one process."""
+PER_WEBHOOK = 4
+"""Of one webhook at once: a receiver that hangs leaves room for the others."""
+ERROR_CHARS = 300
+
+Render = Callable[[EventType, int, BatchStatus], bytes]
+"""A message's body, from (type, when the batch turned so, the batch as it was then)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxParts:
+    store: Webhooks
+    writer: Writer
+    http: PinnedClient
+    targets: Targets
+    clock: Clock
+    chance: Chance
+    locks: Locks
+    render: Render
+    report: Callable[[str], None]
+
+
+def outbox_lock_name(host: str, incarnation: str) -> str:
+    """The lock a delivering process holds for as long as it lives."""
+    return f"{_prefix(host)}{incarnation}"
+
+
+def _prefix(host: str) -> str:
+    return f"outbox-{host}-"
+
+
+class Outbox:
+    """`incarnation`: fresh for each; the lock of `outbox_lock_name` is held while it runs."""
+
+    def __init__(self, parts: OutboxParts, *, host: str, incarnation: str) -> None:
+        self._parts = parts
+        self._host = host
+        self._owner = outbox_lock_name(host, incarnation)
+        self._out: dict[str, int] = {}
+        """Attempts under way, by webhook."""
+        self._ended = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until it is cancelled; then gives back what it holds."""
+        try:
+            with suppress(BatchwrightError):  # leases end by themselves
+                await self.take_over()
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    self._ended.clear()
+                    for claimed in await self._claim_quietly():
+                        group.create_task(self._deliver(claimed), name=f"deliver {claimed.delivery.delivery_id}")
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_EVERY_S):
+                            await self._ended.wait()
+        finally:
+            with suppress(BatchwrightError):
+                await self._write(lambda now_ms: self._parts.store.release_deliveries(self._owner, now_ms))
+
+    async def take_over(self) -> None:
+        """What processes of this machine held that have ended is due at once."""
+        parts = self._parts
+        owners = await asyncio.to_thread(parts.store.delivery_owners)
+        gone = [owner for owner in owners if owner.startswith(_prefix(self._host)) and parts.locks.is_free(owner)]
+
+        def release(now_ms: int) -> None:
+            for owner in gone:
+                parts.store.release_deliveries(owner, now_ms)
+
+        await self._write(release)
+
+    async def deliver_due(self) -> int:
+        """One attempt of each delivery that is due now and that there is room for; returns how many."""
+        claimed = await self._claim()
+        async with asyncio.TaskGroup() as group:
+            for one in claimed:
+                group.create_task(self._deliver(one), name=f"deliver {one.delivery.delivery_id}")
+        return len(claimed)
+
+    async def _claim_quietly(self) -> list[ClaimedDelivery]:
+        try:
+            return await self._claim()
+        except BatchwrightError as error:
+            self._parts.report(f"Webhooks are not delivered now; the next look is in {LOOK_EVERY_S:g} s: {error}")
+            return []
+
+    async def _claim(self) -> list[ClaimedDelivery]:
+        parts, room = self._parts, MAX_OUT - sum(self._out.values())
+        now_ms = parts.clock.now_ms()
+        if room <= 0 or not await asyncio.to_thread(parts.store.has_due_deliveries, now_ms):
+            return []
+        wish = DeliveryWish(
+            owner=self._owner,
+            now_ms=now_ms,
+            lease_ms=LEASE_MS,
+            limit=room,
+            per_webhook=PER_WEBHOOK,
+            exclude=frozenset(self._out),
+        )
+        claimed = await parts.writer.do(lambda: parts.store.claim_deliveries(wish))
+        for one in claimed:
+            self._out[one.webhook.webhook_id] = self._out.get(one.webhook.webhook_id, 0) + 1
+        return claimed
+
+    async def _deliver(self, claimed: ClaimedDelivery) -> None:
+        webhook_id = claimed.webhook.webhook_id
+        try:
+            end = self._end_of(claimed, *await self._attempt(claimed))
+            await self._write(lambda now_ms: self._parts.store.finish_delivery(claimed, end, now_ms))
+        except BatchwrightError as error:
+            self._parts.report(
+                f"What became of delivery {claimed.delivery.delivery_id} could not be written down; it will be sent "
+                f"again: {error}"
+            )
+        finally:
+            self._out[webhook_id] -= 1
+            if not self._out[webhook_id]:
+                del self._out[webhook_id]
+            self._ended.set()
+
+    async def _attempt(self, claimed: ClaimedDelivery) -> tuple[int, str]:
+        """(HTTP status or 0, why it failed or nothing)."""
+        try:
+            async with asyncio.timeout(ATTEMPT_S):
+                return _judge(await self._send(claimed))
+        except TimeoutError:
+            return 0, f"no answer within {ATTEMPT_S:g} s"
+        except TargetRefused as error:
+            return 0, str(error)
+        except OSError as error:
+            return 0, f"the host was not found: {error.strerror or error}"
+        except Exception as error:
+            # A snapshot of another version, a header the transport refuses: it must end as a failed attempt, or it
+            # would be claimed for ever.
+            self._parts.report(f"delivery {claimed.delivery.delivery_id}: {type(error).__name__}: {error}")
+            return 0, "a fault of the service itself; its log has more under this delivery's id"
+
+    async def _send(self, claimed: ClaimedDelivery) -> HttpEnd:
+        parts, webhook, delivery = self._parts, claimed.webhook, claimed.delivery
+        row = msgspec.msgpack.decode(claimed.snapshot, type=BatchRow)
+        body = parts.render(delivery.type, delivery.created_at_ms, status_of(row, live=False))
+        addresses = await parts.targets.resolve(parts.targets.read(webhook.url))
+        signed = signed_headers(delivery.event_id, parts.clock.now_ms() // 1000, webhook.secret, body)
+        headers = {**webhook.headers, "content-type": "application/json", **signed}
+        target = parts.http.target("POST", webhook.url, headers, addresses=addresses)
+        ended: asyncio.Future[HttpEnd] = asyncio.get_running_loop().create_future()
+        flight = target.send(body, lambda end: None if ended.done() else ended.set_result(end))
+        try:
+            return await ended
+        finally:
+            flight.abort()
+
+    def _end_of(self, claimed: ClaimedDelivery, status: int, error: str) -> AttemptEnd:
+        if not error:
+            return AttemptEnd(state=DeliveryState.DELIVERED, status=status, error="")
+        wait_s = next_wait_s(claimed.delivery.tries + 1, self._parts.chance.random())
+        if wait_s is None:
+            return AttemptEnd(state=DeliveryState.GIVEN_UP, status=status, error=error[:ERROR_CHARS])
+        due_ms = self._parts.clock.now_ms() + int(wait_s * 1000)
+        return AttemptEnd(state=DeliveryState.PENDING, due_ms=due_ms, status=status, error=error[:ERROR_CHARS])
+
+    async def _write(self, work: Callable[[int], object]) -> None:
+        now_ms = self._parts.clock.now_ms()
+        await self._parts.writer.do(lambda: work(now_ms))
+
+
+def _judge(end: HttpEnd) -> tuple[int, str]:
+    if isinstance(end, HttpFault):
+        return 0, end.detail
+    if 200 <= end.status < 300:
+        return end.status, ""
+    if 300 <= end.status < 400:
+        return end.status, f"it answered {end.status}, and redirects are not followed: register the URL it leads to"
+    return end.status, f"it answered {end.status}; expected 200 to 299"

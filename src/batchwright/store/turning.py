@@ -1,0 +1,65 @@
+"""The turns of a batch that others may wait to be told of: it settles, or it pauses.
+
+Whoever listens is told by a delivery written in the very transaction of the turn, last of all in it, so that what it
+says is what was committed. Where nobody listens that is one look by index.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, bindparam, update
+
+from batchwright.core.batch_state import Pause, derive
+from batchwright.core.webhooks import EventType, event_of
+from batchwright.store import batches, output_files, pausing, reading, webhooks
+from batchwright.store.schema import batch
+
+_FEWER_OPEN = (
+    update(batch)
+    .where(batch.c.batch_id == bindparam("of_batch"))
+    .values(segments_open=batch.c.segments_open - bindparam("fewer"))
+    .returning(batch.c.segments_open)
+)
+_SETTLE = (
+    update(batch)
+    .where(batch.c.batch_id == bindparam("of_batch"), batch.c.segments_open == 0, batch.c.phase == "open")
+    .values(phase="settled", settled_at_ms=bindparam("now_ms"))
+)
+
+
+def lower_open(connection: Connection, batch_id: str, segments: int, now_ms: int) -> bool:
+    """Counts `segments` as settled, last of all in its transaction; true if that settled the batch.
+
+    Of all the transactions that do this one alone reads 0.
+    """
+    row = connection.execute(_FEWER_OPEN, {"of_batch": batch_id, "fewer": segments}).one_or_none()
+    return row is not None and row.segments_open == 0 and settle_if_done(connection, batch_id, now_ms)
+
+
+def settle_if_done(connection: Connection, batch_id: str, now_ms: int) -> bool:
+    settled = connection.execute(_SETTLE, {"of_batch": batch_id, "now_ms": now_ms}).rowcount > 0
+    if settled:
+        output_files.publish(connection, batch_id, now_ms)
+        _tell(connection, batch_id, now_ms)
+    return settled
+
+
+def add_pause(connection: Connection, batch_id: str, fact: Pause) -> None:
+    """The first fact of a cause stands. The first of all pauses the batch, and that is told."""
+    if pausing.add_fact(connection, batch_id, fact) == 1:
+        _tell(connection, batch_id, fact.since_ms)
+
+
+def pause_batch(connection: Connection, batch_id: str, fact: Pause) -> None:
+    batches.get_unsettled(connection, batch_id, "paused")
+    add_pause(connection, batch_id, fact)
+
+
+def _tell(connection: Connection, batch_id: str, moment_ms: int) -> None:
+    listeners = webhooks.listening(connection, batch_id)
+    if not listeners:
+        return
+    row = reading.get_batch(connection, batch_id)
+    event = event_of(derive(row.facts, row.tally))
+    # A batch that is cancelled while it pauses, or is still taken in, has not turned to `paused`.
+    if event is not None and (event is EventType.PAUSED) != row.facts.settled:
+        webhooks.announce(connection, listeners, event, (row, moment_ms))
