@@ -48,7 +48,6 @@ STATUS = shape(
         "error_kinds": COUNTS_BY_KIND,
         "estimated_cost_usd": USD,
         "cost_usd": USD,
-        "estimated_cost_usd": USD,
         "unpriced_count": COUNT,
         "possible_double_payments": COUNT,
         "usage": USAGE,
