@@ -93,3 +93,11 @@ def test_the_local_server_takes_no_name_but_its_models() -> None:
     assert find_way("anything", (own,)) is not None, "a file given for every row"
     simulated = Destination(vendor="local", base_url="", protocol="simulated")
     assert find_way("local/x", (simulated,)) is not None
+
+
+def test_a_service_takes_every_row_under_its_own_name() -> None:
+    service = Destination(vendor="batch.example.com", base_url="https://batch.example.com", protocol="service")
+    for model in ("gpt-4o-mini", "local/smollm2", "batch.example.com/m", "simulated/x", ""):
+        route = find_route(model, (service,))
+        assert route is not None
+        assert (route.destination, route.model, route.problem) == (service, model, "")

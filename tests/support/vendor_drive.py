@@ -23,12 +23,18 @@ async def no_local_model(destination: Destination, http: HttpClient) -> Vendor:
     raise AssertionError("the local model was not asked for")
 
 
+async def no_service(destination: Destination, http: HttpClient, key: str) -> Vendor:
+    raise AssertionError("no service was asked for")
+
+
 @asynccontextmanager
 async def vendor_at(
     base_url: str, transport: str, *, timeouts: Timeouts | None = None, profile: str = ""
 ) -> AsyncIterator[Vendor]:
     http = open_http_client(timeouts or Timeouts(), transport=transport, environ={})
-    vendors = OpenVendors(lambda timeout_s: http, {"SCRIPTED_KEY": "sk-scripted"}, LoopClock(), local=no_local_model)
+    vendors = OpenVendors(
+        lambda timeout_s: http, {"SCRIPTED_KEY": "sk-scripted"}, LoopClock(), local=no_local_model, service=no_service
+    )
     destination = Destination(vendor="scripted", base_url=base_url, key_env="SCRIPTED_KEY", profile=profile)
     try:
         yield await vendors.open(destination)

@@ -14,6 +14,7 @@ from batchwright.ports.http import HttpClient, Timeouts
 from batchwright.ports.vendor import Answer, Vendor, VendorCall
 from batchwright.vendors.registry import OpenVendors
 from support.loop_clock import LoopClock
+from support.vendor_drive import no_service
 
 LOCAL = Destination(vendor="local", base_url="", protocol="local")
 SIMULATED = Destination(vendor="simulated", base_url="", protocol="simulated")
@@ -66,6 +67,7 @@ def with_vendors(
             environ or {},
             LoopClock(),
             local=opener,
+            service=no_service,
             dotenv_keys=dotenv,
             dotenv_file=dotenv_file,
         )

@@ -47,6 +47,8 @@ from batchwright.store.open import open_store
 from batchwright.vendors.registry import OpenVendors
 
 STORE_FILE = "batchwright.sqlite"
+SERVICE_FOLDER = "service-chunks"
+Say = Callable[[str], None]
 MS = 1000
 READERS = 2
 TELL_EVERY_S = 5.0
@@ -136,6 +138,8 @@ class Prices:
         self._pricer: Pricer | None = None
 
     def __call__(self, destination: Destination, model: str) -> Price | None:
+        if destination.protocol == "service":
+            return None  # what its rows cost it says itself; a vendor's own price is not what it bills
         name = destination.vendor if destination.protocol == "openai" else destination.protocol
         return self.load().price(name, model, destination.base_url)
 
@@ -157,7 +161,7 @@ def _may_state_cost(destination: Destination, endpoint: str, body: bytes) -> boo
 
 
 @asynccontextmanager
-async def open_vendors(settings: Settings, clock: SystemClock) -> AsyncIterator[OpenVendors]:
+async def open_vendors(settings: Settings, clock: SystemClock, *, say: Say) -> AsyncIterator[OpenVendors]:
     """Every vendor and client that is opened is closed at the end, the local model's server with them."""
     keys, environ = settings.key_values(), settings.process_environment()
     variables = settings.variables
@@ -172,8 +176,25 @@ async def open_vendors(settings: Settings, clock: SystemClock) -> AsyncIterator[
         cache = settings.cache_dir
         return await open_local_vendor(destination, http=http, environ=environ, cache=cache, clock=clock)
 
+    async def open_service(destination: Destination, http: HttpClient, key: str) -> Vendor:
+        from batchwright.assemble.client import ServiceSeat, open_service_vendor  # only where one is used
+
+        locks = FileLocks(settings.state_dir)
+        seat = ServiceSeat(
+            folder=settings.state_dir / SERVICE_FOLDER,
+            take_lock=lambda name: locks.take(name, holder=f"process {os.getpid()}"),
+            report=say,
+        )
+        return await open_service_vendor(destination, http, key, seat)
+
     vendors = OpenVendors(
-        open_http, keys, clock, local=open_local, dotenv_keys=variables.dotenv, dotenv_file=variables.dotenv_file
+        open_http,
+        keys,
+        clock,
+        local=open_local,
+        service=open_service,
+        dotenv_keys=variables.dotenv,
+        dotenv_file=variables.dotenv_file,
     )
     try:
         yield vendors
@@ -241,7 +262,9 @@ class MachineWorkers:
         self._say = say
 
     async def start(self, batch_id: str, pace: Pace) -> RunningWorkers:
-        vendors = await self._stack.enter_async_context(open_vendors(self._machine.settings, self._machine.clock))
+        vendors = await self._stack.enter_async_context(
+            open_vendors(self._machine.settings, self._machine.clock, say=self._say)
+        )
         asked = LaneLimits(concurrency=pace.concurrency, rpm=pace.rpm, tpm=pace.tpm, timeout_s=pace.timeout_s)
         return start_worker(self._machine, vendors, say=self._say, asked=asked, only_batch=batch_id)
 
@@ -355,7 +378,7 @@ async def work(settings: Settings, *, until_idle: bool, display: Display) -> int
     """`batchwright work`: works on every batch of this machine until it is told to end; returns the exit code."""
     async with _seams(settings, display) as (machine, seams):
         machine.find_price.load()
-        async with open_vendors(settings, machine.clock) as vendors:
+        async with open_vendors(settings, machine.clock, say=display.say) as vendors:
             asked = LaneLimits()
             worker = start_worker(machine, vendors, say=display.say, asked=asked, until_idle=until_idle)
             ending = asyncio.create_task(_end_on_interrupt(worker, seams), name="interrupts")

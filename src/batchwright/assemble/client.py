@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from batchwright.client.asking import MAX_RETRIES, Asker
-from batchwright.core.errors import UsageError
+from batchwright.client.chunk_journal import ChunkJournal, TakeLock
+from batchwright.client.service_vendor import ServiceVendor
+from batchwright.core.batch_spec import Destination, place_digest
+from batchwright.core.errors import UsageError, VendorUnavailable
+from batchwright.core.service_keys import KEY_VARIABLES
 from batchwright.fabric.system import SystemChance, SystemClock
 from batchwright.http.open import open_http_client
-from batchwright.ports.http import HttpClient, Timeouts
+from batchwright.ports.http import HttpClient, HttpReply, Timeouts
+from batchwright.ports.vendor import Answer, Vendor
+from batchwright.vendors.classify import classify
+from batchwright.vendors.profiles import build_profile
 
-KEY_VARIABLES = ("BATCHWRIGHT_SERVICE_KEY", "INFRAI_API_KEY")
-"""Where a service's key stands, the first that is set."""
 TIMEOUT_S = 180.0
 """Of one call: a service that runs the rows before it answers a submit takes half a second for each."""
 
@@ -54,6 +60,34 @@ def open_service(address: ServiceAddress, environ: Mapping[str, str] = os.enviro
         max_retries=address.max_retries,
     )
     return OpenService(asker=asker, http=http)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSeat:
+    """What of this machine a service needs beside its address, to be a vendor of rows."""
+
+    folder: Path
+    """Of chunks that are at a service."""
+    take_lock: TakeLock
+    report: Callable[[str], None]
+
+
+async def open_service_vendor(destination: Destination, http: HttpClient, key: str, seat: ServiceSeat) -> Vendor:
+    """A batch service as the vendor of rows. Raises VendorUnavailable for an address that cannot be used."""
+    clock, chance = SystemClock(), SystemChance()
+    try:
+        asker = Asker(http, base_url=destination.base_url, api_key=key, clock=clock, chance=chance, agent=_agent())
+    except UsageError as error:
+        raise VendorUnavailable(str(error)) from error
+    profile = build_profile("general")
+
+    def read(status: int, body: bytes, endpoint: str) -> Answer:
+        return classify(HttpReply(status, b"", body), profile, endpoint=endpoint, now_ms=clock.now_ms())
+
+    journal = ChunkJournal(seat.folder / place_digest(destination), owner=chance.hex_id(16), take_lock=seat.take_lock)
+    vendor = ServiceVendor(asker, journal, read=read, report=seat.report)
+    await vendor.open()
+    return vendor
 
 
 def _key_of_environment(environ: Mapping[str, str]) -> str:

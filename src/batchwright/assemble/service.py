@@ -96,7 +96,7 @@ async def serve_until(
         figures = WorkerFigures()
         worker = None
         if request.works:
-            vendors = await stack.enter_async_context(open_vendors(settings, machine.clock))
+            vendors = await stack.enter_async_context(open_vendors(settings, machine.clock, say=log.say))
             worker = start_worker(machine, vendors, say=log.say, asked=LaneLimits(), figures=figures)
             machine.batches.claimable = worker.look_again
         doorkeeper = Doorkeeper(machine.store, machine.clock)

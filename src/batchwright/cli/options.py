@@ -13,7 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from batchwright.runner.request import Delivery
-    from batchwright.settings import Settings
+    from batchwright.settings import ServiceChoice, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -112,6 +112,22 @@ def endpoint_options(function: F) -> F:
         click.option("--gguf", metavar="PATH", help="Model file of the local server. [default: SmolLM2-135M]"),
         click.option(
             "--simulate", is_flag=True, help="Use the built-in simulated vendor: nothing is sent. [default: off]"
+        ),
+    )(function)
+
+
+def service_options(function: F) -> F:
+    return _all(
+        click.option(
+            "--service",
+            metavar="URL",
+            help="Send every row through a batch service: Infrai's, or one of `batchwright serve`. [default: none]",
+        ),
+        click.option(
+            "--service-key-env",
+            metavar="NAME",
+            help="Name of the variable that holds the service's key; '' for no key. "
+            "[default: BATCHWRIGHT_SERVICE_KEY, else INFRAI_API_KEY]",
         ),
     )(function)
 
@@ -276,7 +292,20 @@ def load_settings(options: Mapping[str, Any], *, sends_rows: bool = False) -> Se
     from batchwright.settings import load
 
     flags = {name: options[name] for name in SETTING_OPTIONS if options.get(name) is not None}
-    return load(flags, simulate=bool(options.get("simulate")), sends_rows=sends_rows)
+    simulate, service = bool(options.get("simulate")), service_of(options)
+    return load(flags, simulate=simulate, service=service, sends_rows=sends_rows)
+
+
+def service_of(options: Mapping[str, Any]) -> ServiceChoice | None:
+    from batchwright.core.errors import UsageError
+    from batchwright.settings import ServiceChoice
+
+    url, key_env = options.get("service"), options.get("service_key_env")
+    if url is None:
+        if key_env is not None:
+            raise UsageError("--service-key-env names the key of a service: give --service URL too")
+        return None
+    return ServiceChoice(url=url, key_env=key_env)
 
 
 def delivery_of(given: Mapping[str, Any], *, writes: bool) -> Delivery:

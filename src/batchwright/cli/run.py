@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="FILE")
 @options.output_options
 @options.endpoint_options
+@options.service_options
 @options.row_options
 @options.pace_options
 @click.option("--max-attempts", metavar="N", help="Attempts a row, at most. [default: 5]")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.command(name="validate")
 @click.argument("source", metavar="FILE")
 @options.endpoint_options
+@options.service_options
 @options.row_options
 @options.json_option("Findings and sums as one JSON object.")
 def validate_command(source: str, **given: Any) -> int:

@@ -5,7 +5,7 @@ Options that are not given are not sent: a service that does not know them (Infr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
@@ -17,6 +17,7 @@ import msgspec
 from batchwright.client import replies
 from batchwright.client.replies import Reply
 from batchwright.client.values import Batch, BatchPage, ResultsPage, SubmittedBatch
+from batchwright.core.endpoints import CHAT
 from batchwright.core.errors import UsageError
 from batchwright.core.money import picousd_from_usd, usd_text
 from batchwright.wire.json_text import mend_surrogates
@@ -80,6 +81,27 @@ def submit(requests: Iterable[RowBody], options: SubmitOptions, *, idempotency_k
         # Joined, not encoded: rows go out as the bytes they are.
         body=b'{"requests":[%b],%b' % (b",".join(rows), _json(more)[1:]),
         # In both places: services differ in which one they look at.
+        headers={IDEMPOTENCY: idempotency_key},
+        read=lambda reply: replies.read_submitted(reply, idempotency_key),
+    )
+
+
+def chunk_body(rows: Sequence[tuple[str, bytes]], idempotency_key: str) -> bytes:
+    """A submit's body of rows (endpoint, body) that are sound JSON already. A chat's body goes as it is, which every
+    service takes; others say what they are."""
+    items = [
+        body if endpoint == CHAT else b'{"method":"POST","url":%b,"body":%b}' % (_json(f"/v1{endpoint}"), body)
+        for endpoint, body in rows
+    ]
+    return b'{"requests":[%b],%b' % (b",".join(items), _json({"idempotency_key": idempotency_key})[1:])
+
+
+def submit_again(body: bytes, idempotency_key: str) -> Call[SubmittedBatch]:
+    """A submit whose body is there already, word for word."""
+    return Call(
+        method="POST",
+        path=f"{BASE}/submit",
+        body=body,
         headers={IDEMPOTENCY: idempotency_key},
         read=lambda reply: replies.read_submitted(reply, idempotency_key),
     )

@@ -36,7 +36,8 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     key_env: str = ""
     """Empty: no key is sent."""
     protocol: str = "openai"
-    """`openai`, `local` (a llama.cpp server started as a child) or `simulated`."""
+    """`openai`, `service` (a batch service, which gets rows in chunks), `local` (a llama.cpp server started as a child)
+    or `simulated`."""
     profile: str = ""
     """Name of the vendor profile (`vendors/profiles.toml`); empty: found from the base URL, else the general one."""
     model_file: str = ""

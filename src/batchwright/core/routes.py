@@ -1,5 +1,6 @@
 """Which destination a row's model name goes to. Pure: the same names and destinations always give the same lane.
 
+0. A batch service (protocol `service`) takes every row, under the name it has: it has routes of its own.
 1. `NAME/rest`, where NAME is a destination's name, goes there and the vendor gets `rest` as the model: the prefix is
    ours, not the vendor's. (`meta-llama/Llama-3` is left whole unless a destination is called `meta-llama`.)
 2. The first destination whose patterns match the whole name.
@@ -46,6 +47,9 @@ class Route:
 
 def find_route(model: str, destinations: Sequence[Destination]) -> Route | None:
     """See the module's docstring. An empty model name takes the default destination."""
+    for destination in destinations:
+        if destination.protocol == "service":
+            return Route(destination, model)
     name, slash, rest = model.partition("/")
     if slash and rest:
         for destination in destinations:

@@ -244,6 +244,8 @@ class Attempts:
         had_success = desk.successes > segment.rate_marks.get(row, desk.successes)
         if answer.kind is FailureKind.RATE_LIMITED:
             segment.rate_marks[row] = desk.successes
+        if answer.final:
+            return Decision(again=False, end=answer.kind, uses_attempt=True)
         spec = segment.context.spec
         return decide(
             kind=answer.kind,

@@ -41,6 +41,8 @@ class Options(TypedDict, total=False):
     vendor: str
     gguf: str | Path
     simulate: bool
+    service: str
+    service_key_env: str
     prompt: str
     system: str
     params: Mapping[str, object]
@@ -81,7 +83,7 @@ _OF_THE_RUN = {
     "metadata",
 }
 """What `Settings.to_request` takes; what is left are settings."""
-_OURS = {"output", "output_format", "failed", "strict", "simulate", "raise_on_failure"}
+_OURS = {"service", "service_key_env", "output", "output_format", "failed", "strict", "simulate", "raise_on_failure"}
 
 
 def run(source: str | Path | Iterable[object], **options: Unpack[Options]) -> Results:
@@ -103,7 +105,10 @@ async def run_async(source: str | Path | Iterable[object], **options: Unpack[Opt
     from batchwright.runner.progress import open_display
 
     given: dict[str, Any] = dict(options)
-    found = settings.load(_settings_of(given), simulate=bool(given.get("simulate")))
+    service = None
+    if given.get("service") is not None:
+        service = settings.ServiceChoice(url=given["service"], key_env=given.get("service_key_env"))
+    found = settings.load(_settings_of(given), simulate=bool(given.get("simulate")), service=service)
     output, failed = _path(given.get("output")), _path(given.get("failed"))
     request = found.to_request(
         source,

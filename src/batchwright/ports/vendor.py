@@ -43,6 +43,9 @@ class Answer(msgspec.Struct, gc=False):
     """A floor for the next attempt of this row: Retry-After in any of its forms, a body hint; 0: none."""
     limits: Limits | None = None
     """None: the headers say nothing."""
+    final: bool = False
+    """Of a failure: whoever answers has used up the attempts there are, and the row ends so. (A batch service has
+    tried it several times before it says that it failed.)"""
 
 
 class VendorCall(Protocol):

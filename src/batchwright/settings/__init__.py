@@ -32,6 +32,7 @@ __all__ = [
     "SIMULATE_CONFLICTS",
     "Destination",
     "Origin",
+    "ServiceChoice",
     "Settings",
     "Source",
     "Sourced",
@@ -42,8 +43,19 @@ __all__ = [
 ]
 
 APPLICATION = "batchwright"
+SERVICE_ROWS = 1_000
+"""In flight at a service, at most, where nothing else is asked: it takes them in chunks."""
 SIMULATE_CONFLICTS = ("vendor", "base_url", "api_key_env", "gguf")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceChoice:
+    """`--service`."""
+
+    url: str
+    key_env: str | None
+    """The variable that holds its key; None: the first that is set of those known; empty: no key is sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +189,7 @@ def load(
     flags: Mapping[str, object] | None = None,
     *,
     simulate: bool = False,
+    service: ServiceChoice | None = None,
     sends_rows: bool = True,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
@@ -198,8 +211,11 @@ def load(
         layers.file_layer(Origin.PROJECT_FILE, layers.find_upward(layers.PROJECT_FILE, folder)),
         layers.file_layer(Origin.USER_FILE, user_settings),
     ]
-    if simulate:
-        _refuse_other_endpoints(ordered[0])
+    if service is not None:
+        _refuse_other_endpoints(ordered[0], f"--service {service.url} sends every row there", simulate=simulate)
+        found = endpoints.Endpoints(destinations=(endpoints.service(service.url, service.key_env, variables),))
+    elif simulate:
+        _refuse_other_endpoints(ordered[0], "--simulate sends every row to the simulator")
         found = endpoints.Endpoints(destinations=endpoints.simulated())
     else:
         try:
@@ -237,6 +253,11 @@ def _settings(
         limits={
             entry.name: VendorLimits(rpm=entry.rpm, tpm=entry.tpm, concurrency=entry.concurrency)
             for entry in endpoints.named_vendors(ordered).values()
+        }
+        | {
+            each.vendor: VendorLimits(concurrency=SERVICE_ROWS)
+            for each in found.destinations
+            if each.protocol == "service"
         },
         model=value("model", "") or _implied_model(found.destinations),
         concurrency=value("concurrency", 0),
@@ -261,10 +282,11 @@ def _settings(
     )
 
 
-def _refuse_other_endpoints(flag_layer: Layer) -> None:
+def _refuse_other_endpoints(flag_layer: Layer, because: str, *, simulate: bool = False) -> None:
     given = [flag_layer.values[name].source.name for name in SIMULATE_CONFLICTS if name in flag_layer.values]
+    given += ["--simulate"] if simulate else []
     if given:
-        raise UsageError(f"--simulate sends every row to the simulator, so {' and '.join(given)} would do nothing")
+        raise UsageError(f"{because}, so {' and '.join(given)} would do nothing")
 
 
 def _implied_model(destinations: tuple[Destination, ...]) -> str:

@@ -45,6 +45,7 @@ from urllib.parse import urlsplit
 from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import UsageError
 from batchwright.core.keys import can_be_sent
+from batchwright.core.service_keys import KEY_VARIABLES as SERVICE_KEYS
 from batchwright.settings.layers import RESERVED_VENDORS, Layer, Variables, VendorEntry, lookup
 from batchwright.settings.sources import Origin, Source, Sourced
 from batchwright.settings.table import KEY_VARIABLES, PREFIX
@@ -106,6 +107,25 @@ def simulated() -> tuple[Destination, ...]:
         Destination(vendor="simulated", base_url="", protocol="simulated"),
         Destination(vendor="local", base_url="", protocol="simulated"),
     )
+
+
+def service(url: str, key_env: str | None, variables: Variables) -> Destination:
+    """The batch service that every row goes to; an address that was typed may have any key. Raises UsageError for one
+    that is none, and where no key is set."""
+    host = urlsplit(url).netloc.rpartition("@")[2].lower()
+    if not host or urlsplit(url).scheme not in ("http", "https"):
+        raise UsageError(f"--service: expected the address of a service, http://HOST or https://HOST, found {url!r}")
+    if key_env is None:
+        found = next((name for name in SERVICE_KEYS if variables.get(name) is not None), None)
+        if found is None:
+            raise UsageError(
+                f"--service {url}: the service's key is missing: set {' or '.join(SERVICE_KEYS)}, or name its variable "
+                "with --service-key-env NAME ('' for no key)"
+            )
+        key_env = found
+    elif key_env and variables.get(key_env) is None:
+        raise UsageError(f"--service-key-env: the variable {key_env} is neither set nor in a .env")
+    return Destination(vendor=host, base_url=url, key_env=key_env, protocol="service", models=EVERY_MODEL)
 
 
 def local(gguf: Sourced[str] | None, models: tuple[str, ...]) -> Destination:

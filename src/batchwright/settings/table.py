@@ -104,7 +104,7 @@ KEY_VARIABLES = (PREFIX + "API_KEY", "OPENAI_API_KEY")
 
 A vendor's own variable (`GROQ_API_KEY`, ...) is only read where it is named.
 """
-OTHER_VARIABLES = frozenset({PREFIX + "API_KEY", PREFIX + "DEBUG", PREFIX + "MODEL_FILE"})
+OTHER_VARIABLES = frozenset(PREFIX + name for name in ("API_KEY", "DEBUG", "MODEL_FILE", "SERVICE_KEY"))
 """Variables with our prefix that are no settings (MODEL_FILE: the default model's file, `vendors.model_files`)."""
 
 

@@ -20,6 +20,11 @@ OpenLocal = Callable[[Destination, HttpClient], Awaitable[Vendor]]
 """Starts the local model's server; handed in, since it needs a process and a folder."""
 
 
+OpenService = Callable[[Destination, HttpClient, str], Awaitable[Vendor]]
+"""Opens a batch service with this key; handed in, since it needs a folder, and the client of services."""
+SERVICE_TIMEOUT_S = 180.0
+"""Of one call: a service that runs the rows before it answers a submit takes half a second for each."""
+
 OpenHttp = Callable[[float], HttpClient]
 """Opens a client whose attempts may take so many seconds in all; 0: the default."""
 
@@ -34,6 +39,7 @@ class OpenVendors:
         clock: Clock,
         *,
         local: OpenLocal,
+        service: OpenService,
         dotenv_keys: Mapping[str, str] | None = None,
         dotenv_file: str = "",
     ) -> None:
@@ -46,6 +52,7 @@ class OpenVendors:
         self._dotenv_file = dotenv_file
         self._clock = clock
         self._local = local
+        self._service = service
         self._opening: dict[tuple[Destination, float], asyncio.Task[Vendor]] = {}
 
     def missing_key(self, destination: Destination) -> str:
@@ -102,14 +109,19 @@ class OpenVendors:
                 return self._open_openai(destination, self._client(timeout_s))
             case "local":
                 return await self._local(destination, self._client(timeout_s))
+            case "service":
+                key = self._sendable_key(destination)
+                return await self._service(destination, self._client(timeout_s or SERVICE_TIMEOUT_S), key)
             case "simulated":
                 return SimulatedVendor()
             case other:
                 raise VendorUnavailable(
-                    f"vendor {destination.vendor!r} has protocol {other!r}; there are openai, local and simulated"
+                    f"vendor {destination.vendor!r} has protocol {other!r}; there are openai, service, local and "
+                    "simulated"
                 )
 
-    def _open_openai(self, destination: Destination, http: HttpClient) -> OpenAIVendor:
+    def _sendable_key(self, destination: Destination) -> str:
+        """Empty: none is sent. Raises VendorUnavailable."""
         if missing := self.missing_key(destination):
             raise VendorUnavailable(f"the key of vendor {destination.vendor!r} is missing: set {missing}")
         key = self._key(destination) if destination.key_env else ""
@@ -117,6 +129,10 @@ class OpenVendors:
             raise VendorUnavailable(
                 f"the value of {destination.key_env} is no key: it has blanks or characters that no header can carry"
             )
+        return key
+
+    def _open_openai(self, destination: Destination, http: HttpClient) -> OpenAIVendor:
+        key = self._sendable_key(destination)
         try:
             return OpenAIVendor(
                 http,

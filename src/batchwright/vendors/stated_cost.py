@@ -11,7 +11,7 @@ from batchwright.vendors.profiles import find_profile
 
 def may_state_cost(destination: Destination, endpoint: str, body: bytes) -> bool:
     """True where the body states one, and at a vendor that states costs in a header."""
-    if destination.protocol == "simulated":
+    if destination.protocol in ("simulated", "service"):
         return True
     profile = find_profile(destination.profile, destination.base_url)
     if profile.cost_header:

@@ -1,0 +1,150 @@
+"""Chunks that are at a service, on disk: what lets a killed process's successor fetch what was paid for.
+
+A chunk is written, and synced, before it is submitted, with its idempotency key and the very bytes of the submit; its
+batch id as soon as the service names it, before anything else is asked. So a successor finds either a batch to ask for,
+or a submit to say again under the same key. Each process has a folder of its own beside a lock; it reads those whose
+lock is free. A chunk is dropped once its answers are surely in the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from batchwright.core.errors import StoreError
+
+CHUNK, BATCH_ID = ".chunk", ".batch"
+KEPT_MS = 7 * 86_400_000
+"""A chunk that nobody has asked for by then never will be; services keep idempotency keys for a day."""
+
+
+class Head(msgspec.Struct, kw_only=True):
+    """The first line of a chunk's file; the rest is the submit's body."""
+
+    key: str
+    rows: list[str]
+    """A digest of each row, in order."""
+    written_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftChunk:
+    """A chunk of a process that is gone."""
+
+    key: str
+    rows: list[str]
+    body: bytes
+    batch_id: str
+    """Empty: the service was not heard to name one."""
+
+
+class Held(Protocol):
+    def release(self) -> None: ...
+
+
+TakeLock = Callable[[str], Held | None]
+"""None: a live process has it."""
+
+
+class ChunkJournal:
+    """Methods block; call them in a thread. `owner` is a name that no other process ever has."""
+
+    def __init__(self, folder: Path, *, owner: str, take_lock: TakeLock) -> None:
+        self._folder = folder
+        self._own = folder / owner
+        self._take_lock = take_lock
+        self._lock = take_lock(_lock_name(folder, owner))
+
+    def write(self, head: Head, body: bytes) -> None:
+        """Returns once it is durable."""
+        if not self._own.is_dir():
+            self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sync_folder(self._folder)
+        self._put(f"{head.key}{CHUNK}", msgspec.json.encode(head) + b"\n" + body)
+
+    def name(self, key: str, batch_id: str) -> None:
+        """The service has made this batch of it. Returns once that is durable."""
+        self._put(f"{key}{BATCH_ID}", batch_id.encode())
+
+    def drop(self, key: str) -> None:
+        for suffix in (CHUNK, BATCH_ID):
+            (self._own / f"{key}{suffix}").unlink(missing_ok=True)
+
+    def left_over(self, now_ms: int) -> list[LeftChunk]:
+        """Those of processes that are gone; they are this one's from here on. Old ones are removed."""
+        found = []
+        for folder in sorted(self._folder.iterdir()) if self._folder.is_dir() else []:
+            if folder == self._own or not folder.is_dir():
+                continue
+            lock = self._take_lock(_lock_name(self._folder, folder.name))
+            if lock is None:
+                continue
+            found += list(self._adopt(folder, now_ms))
+            lock.release()
+        return found
+
+    def close(self) -> None:
+        """Chunks that were not dropped stay for the next process."""
+        with contextlib.suppress(OSError):
+            self._own.rmdir()  # which refuses where something is left in it
+        if self._lock is not None:
+            self._lock.release()
+
+    def _adopt(self, folder: Path, now_ms: int) -> Iterator[LeftChunk]:
+        """Moves a dead process's chunks here, the id before the chunk: a half of it found later still says all."""
+        self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in sorted(folder.glob(f"*{CHUNK}")):
+            named = path.with_suffix(BATCH_ID)
+            line, _, body = path.read_bytes().partition(b"\n")
+            try:
+                head = msgspec.json.decode(line, type=Head)
+            except msgspec.DecodeError:
+                head = None  # torn: it was not durable, so it was never submitted
+            if head is None or now_ms - head.written_ms > KEPT_MS:
+                path.unlink()
+                named.unlink(missing_ok=True)
+                continue
+            batch_id = named.read_text() if named.exists() else ""
+            if batch_id:
+                os.replace(named, self._own / named.name)
+            os.replace(path, self._own / path.name)
+            yield LeftChunk(key=head.key, rows=head.rows, body=body, batch_id=batch_id)
+        for rest in folder.iterdir():
+            rest.unlink()
+        folder.rmdir()
+
+    def _put(self, name: str, data: bytes) -> None:
+        path = self._own / name
+        beside = path.with_name(f"{name}.tmp")
+        try:
+            with beside.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+            _sync_folder(self._own)
+        except OSError as error:
+            raise StoreError(
+                f"{path} cannot be written: {error.strerror or error}. Rows are not sent before it is; make room, or "
+                "name another state folder with BATCHWRIGHT_HOME."
+            ) from error
+
+
+def _lock_name(folder: Path, owner: str) -> str:
+    return f"{folder.name}-{owner}"
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
