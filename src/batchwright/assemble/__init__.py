@@ -123,7 +123,13 @@ async def open_machine(settings: Settings, *, readers: int = READERS) -> AsyncIt
 
 @asynccontextmanager
 async def open_batches(settings: Settings) -> AsyncIterator[Batches]:
-    """This machine's batches. Makes one pass of the sweeper when it is opened."""
+    """This machine's batches, or those of the service that the settings name. Here the sweeper makes one pass first."""
+    if settings.service is not None:
+        from batchwright.assemble.client import open_service_batches  # only where one is asked
+
+        async with open_service_batches(settings, settings.service) as there:
+            yield there
+        return
     async with open_machine(settings) as machine:
         yield machine.batches
 
@@ -322,6 +328,32 @@ async def _seams(settings: Settings, display: Display) -> AsyncIterator[tuple[Ma
         display.close()
 
 
+@asynccontextmanager
+async def _seams_there(settings: Settings, display: Display, *, sends: bool) -> AsyncIterator[Seams]:
+    """Those of the service that the settings name, or of this machine. `sends`: with prices, which rows need."""
+    if settings.service is None:
+        async with _seams(settings, display) as (machine, seams):
+            if sends:
+                machine.find_price.load()
+            yield seams
+        return
+    from batchwright.assemble.client import NoLocks, ServiceWorkers, open_service_batches
+
+    try:
+        with interrupts_of_process(asyncio.get_running_loop()) as interrupts:
+            async with open_service_batches(settings, settings.service) as batches:
+                yield Seams(
+                    batches=batches,
+                    workers=ServiceWorkers(),
+                    display=display,
+                    clock=SystemClock(),
+                    locks=NoLocks(),
+                    interrupts=interrupts,
+                )
+    finally:
+        display.close()
+
+
 # ---------------------------------------------------------------------------------------------------------- commands
 
 
@@ -343,21 +375,20 @@ def _refuse_state_file(settings: Settings, delivery: Delivery) -> None:
 
 async def go_on(settings: Settings, batch_id: str, *, delivery: Delivery, pace: Pace, display: Display) -> RunOutcome:
     """Works on a durable batch until it ends or pauses, and delivers it (`retry`, `resume`)."""
-    async with _seams(settings, display) as (machine, seams):
-        machine.find_price.load()
+    async with _seams_there(settings, display, sends=True) as seams:
         return await running.go_on(batch_id, delivery, pace, seams)
 
 
 async def look_on(settings: Settings, batch_id: str, *, delivery: Delivery, display: Display) -> RunOutcome:
     """`batchwright watch`: shows a batch until it ends or pauses; sends and writes nothing."""
-    async with _seams(settings, display) as (_, seams):
+    async with _seams_there(settings, display, sends=False) as seams:
         return await running.look_on(batch_id, delivery, seams)
 
 
 async def export(settings: Settings, batch_id: str, *, delivery: Delivery, display: Display) -> RunOutcome:
     """`batchwright export`: writes the answers of a batch, in input order."""
     _refuse_state_file(settings, delivery)
-    async with _seams(settings, display) as (_, seams):
+    async with _seams_there(settings, display, sends=False) as seams:
         status = await seams.batches.status(batch_id)
         return await deliver(status, delivery, NOTHING_DONE, seams)
 

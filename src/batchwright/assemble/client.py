@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from batchwright.client.asking import MAX_RETRIES, Asker
+from batchwright.client.batches import ServiceBatches
 from batchwright.client.chunk_journal import ChunkJournal, TakeLock
 from batchwright.client.service_vendor import ServiceVendor
 from batchwright.core.batch_spec import Destination, place_digest
@@ -17,8 +19,13 @@ from batchwright.core.errors import UsageError, VendorUnavailable
 from batchwright.core.service_keys import KEY_VARIABLES
 from batchwright.fabric.system import SystemChance, SystemClock
 from batchwright.http.open import open_http_client
+from batchwright.ports.batches import Batches
 from batchwright.ports.http import HttpClient, HttpReply, Timeouts
+from batchwright.ports.observer import WorkerView
 from batchwright.ports.vendor import Answer, Vendor
+from batchwright.runner.request import Pace
+from batchwright.runner.seams import HeldElsewhere, HeldLock, RunningWorkers
+from batchwright.settings import Settings
 from batchwright.vendors.classify import classify
 from batchwright.vendors.profiles import build_profile
 
@@ -88,6 +95,60 @@ async def open_service_vendor(destination: Destination, http: HttpClient, key: s
     vendor = ServiceVendor(asker, journal, read=read, report=seat.report)
     await vendor.open()
     return vendor
+
+
+@asynccontextmanager
+async def open_service_batches(settings: Settings, service: Destination) -> AsyncIterator[Batches]:
+    """A service's batches, as the commands see those of this machine."""
+    opened = open_service(
+        ServiceAddress(
+            base_url=service.base_url,
+            api_key=settings.key(service.key_env).strip() if service.key_env else "",
+            transport=settings.transport.value,
+        ),
+        settings.process_environment(),
+    )
+    try:
+        yield ServiceBatches(opened.asker, service)
+    finally:
+        await opened.close()
+
+
+class ServiceWorkers:
+    """Implements the runner's `Workers` where the service has its own."""
+
+    async def start(self, batch_id: str, pace: Pace) -> RunningWorkers:
+        if pace != Pace():
+            raise UsageError("a service sends at its own pace: leave out --concurrency, --rpm, --tpm and --timeout")
+        return _TheirWorkers()
+
+
+class _TheirWorkers:
+    """They are not ours to wait for, nor to stop: leaving off watching is all there is."""
+
+    def __init__(self) -> None:
+        self._stopped = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self._stopped.wait()
+
+    async def stop(self, *, grace: bool) -> None:
+        self._stopped.set()
+
+    def view(self) -> WorkerView | None:
+        return None
+
+
+class NoLocks:
+    """Implements the runner's `RunLocks` where no batch of this machine is worked on."""
+
+    def take(self, name: str) -> HeldLock | HeldElsewhere:
+        return _NoLock()
+
+
+class _NoLock:
+    def release(self) -> None:
+        """There is nothing to release."""
 
 
 def _key_of_environment(environ: Mapping[str, str]) -> str:

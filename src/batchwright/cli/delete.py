@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchwright.cli import options
 from batchwright.cli.exits import say
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 @click.command(name="delete")
 @click.argument("batches", metavar="ID...", nargs=-1, required=True)
+@options.there_options
 @click.option("--yes", is_flag=True, help="Do not ask. Needed where nobody can be asked. [default: ask]")
-def delete_command(batches: tuple[str, ...], yes: bool) -> None:
+def delete_command(batches: tuple[str, ...], yes: bool, **given: Any) -> None:
     """Delete batches that have ended, with their rows and answers.
 
     For good: what is deleted can be neither exported nor retried, and the same `run` sends its rows anew. Tokens and
@@ -28,10 +30,9 @@ def delete_command(batches: tuple[str, ...], yes: bool) -> None:
       batchwright delete 3f9a
       batchwright delete 3f9a 77c0 --yes
     """
-    from batchwright.cli.options import load_settings
     from batchwright.cli.running import with_batches
 
-    settings = load_settings({})
+    settings = options.load_settings(given)
     found = with_batches(settings, lambda opened: _find(opened, batches))
     if not yes and not _agreed(found):
         say("Nothing was deleted.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,8 +33,9 @@ TOLD_IDLE = 5
 @click.command(name="list")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, help="Batches, at most. [default: 20]")
 @click.option("--source", metavar="FILE", help="Only batches of this input file. [default: all]")
+@options.there_options
 @options.json_option("One JSON object a line.")
-def list_command(limit: int, source: str | None, as_json: bool) -> None:
+def list_command(limit: int, source: str | None, as_json: bool, **given: Any) -> None:
     """List batches, newest first.
 
     A state with (idle): nobody works on that batch now. In a pipe: tab-separated lines without headings, and at the
@@ -52,7 +53,7 @@ def list_command(limit: int, source: str | None, as_json: bool) -> None:
     from batchwright.cli.status_view import goes_on_with, status_json
     from batchwright.runner.standing import is_idle
 
-    settings = options.load_settings({})
+    settings = options.load_settings(given)
     path = str(Path(source).resolve()) if source else ""
     found = with_batches(settings, lambda batches: batches.find(source=path, limit=limit))
     if as_json:

@@ -132,6 +132,19 @@ def service_options(function: F) -> F:
     )(function)
 
 
+def there_options(function: F) -> F:
+    """Of commands on batches that are there: here, or at a service."""
+    return _all(
+        click.option("--service", metavar="URL", help="The batch is at this service. [default: on this machine]"),
+        click.option(
+            "--service-key-env",
+            metavar="NAME",
+            help="Name of the variable that holds the service's key; '' for no key. "
+            "[default: BATCHWRIGHT_SERVICE_KEY, else INFRAI_API_KEY]",
+        ),
+    )(function)
+
+
 def row_options(function: F) -> F:
     return _all(
         click.option(
@@ -318,6 +331,8 @@ def delivery_of(given: Mapping[str, Any], *, writes: bool) -> Delivery:
 
     if not writes and given["output"] is None and (given["failed"] or given["output_format"]):
         raise UsageError("--failed and --format go with -o: give the file of the answers too")
+    if given["failed"] and given.get("service"):
+        raise UsageError("--failed: a service does not give the requests back, so none can be written as input again")
     output, failed = output_paths(given["output"], given["failed"])
     delivery = Delivery(
         output=output,

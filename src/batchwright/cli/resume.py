@@ -17,6 +17,7 @@ from batchwright.cli.exits import say
 @options.later_output_options
 @options.pace_options
 @options.transport_option
+@options.there_options
 @options.outcome_options
 def resume_command(batch: str, **given: Any) -> int:
     """Clear a batch's pauses and go on with it.

@@ -18,6 +18,7 @@ from batchwright.cli.exits import say
 @options.later_output_options
 @options.pace_options
 @options.transport_option
+@options.there_options
 @options.outcome_options
 def retry_command(batch: str, **given: Any) -> int:
     """Send rows without success again, as a new round.

@@ -42,6 +42,7 @@ MAX_TABLE_ROWS = 10_000
 @click.option("--custom-id", metavar="TEXT", help="Only rows with this custom_id. [default: all]")
 @click.option("--start", type=click.IntRange(min=0), default=0, help="First row, by its index from 0. [default: 0]")
 @click.option("--limit", type=click.IntRange(min=0), default=50, help="Rows, at most; 0 is all. [default: 50]")
+@options.there_options
 @options.json_option("Rows as lines of the answers' file.")
 def rows_command(batch: str, **given: Any) -> None:
     """Show rows of a batch, filtered.
@@ -75,7 +76,7 @@ def rows_command(batch: str, **given: Any) -> None:
         if shown:
             screen.print_rows(COLUMNS, [_cells(view) for view in shown])
 
-    with_batches(options.load_settings({}), show)
+    with_batches(options.load_settings(given), show)
 
 
 async def _selected(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from batchwright.cli import options
@@ -9,8 +11,9 @@ from batchwright.cli import options
 
 @click.command(name="status")
 @click.argument("batch", metavar="[ID]", default="@last")
+@options.there_options
 @options.json_option("One JSON object.")
-def status_command(batch: str, as_json: bool) -> None:
+def status_command(batch: str, as_json: bool, **given: Any) -> None:
     """Show how a batch stands.
 
     From the store alone: it works while another process runs the batch. ID is @last unless given. In a pipe: a line
@@ -29,7 +32,7 @@ def status_command(batch: str, as_json: bool) -> None:
     async def ask(batches: Batches) -> BatchStatus:
         return await batches.status(await batches.resolve(batch))
 
-    status = with_batches(options.load_settings({}), ask)
+    status = with_batches(options.load_settings(given), ask)
     if as_json:
         screen.print_json(status_json(status))
     else:

@@ -11,6 +11,7 @@ from batchwright.cli import options
 
 @click.command(name="watch")
 @click.argument("batch", metavar="[ID]", default="@last")
+@options.there_options
 @options.outcome_options
 def watch_command(batch: str, **given: Any) -> int:
     """Follow a batch until it ends or pauses.

@@ -139,7 +139,9 @@ class Asker:
             case FaultCause.NETWORK | FaultCause.TIMEOUT:
                 raise NoAnswer(f"no answer from {place}: {end.detail}", may_have_arrived=True)
             case FaultCause.TOO_LARGE:
-                raise BadReply(f"the reply of {place} is too large for one: {end.detail}")
+                error = BadReply(f"the reply of {place} is too large for one: {end.detail}")
+                error.too_large = True
+                raise error
             case _:
                 assert_never(end.cause)
 

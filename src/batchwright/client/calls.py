@@ -20,7 +20,7 @@ from batchwright.client.values import Batch, BatchPage, ResultsPage, SubmittedBa
 from batchwright.core.endpoints import CHAT
 from batchwright.core.errors import UsageError
 from batchwright.core.money import picousd_from_usd, usd_text
-from batchwright.wire.json_text import mend_surrogates
+from batchwright.wire.json_text import mend_surrogates, string
 
 T = TypeVar("T")
 BASE = "/v1/ai/batch"
@@ -86,13 +86,17 @@ def submit(requests: Iterable[RowBody], options: SubmitOptions, *, idempotency_k
     )
 
 
-def chunk_body(rows: Sequence[tuple[str, bytes]], idempotency_key: str) -> bytes:
-    """A submit's body of rows (endpoint, body) that are sound JSON already. A chat's body goes as it is, which every
-    service takes; others say what they are."""
-    items = [
-        body if endpoint == CHAT else b'{"method":"POST","url":%b,"body":%b}' % (_json(f"/v1{endpoint}"), body)
-        for endpoint, body in rows
-    ]
+def item(endpoint: str, body: bytes, custom_id: str | None = None) -> bytes:
+    """A row that is sound JSON already, as one of a submit's requests. A chat's body goes as it is, which every service
+    takes; others, and rows with a label, say what they are."""
+    if endpoint == CHAT and custom_id is None:
+        return body
+    label = b"" if custom_id is None else b'"custom_id":%b,' % string(custom_id)
+    return b'{%b"method":"POST","url":%b,"body":%b}' % (label, _json(f"/v1{endpoint}"), body)
+
+
+def array_body(items: Sequence[bytes], idempotency_key: str) -> bytes:
+    """A submit's body of such items."""
     return b'{"requests":[%b],%b' % (b",".join(items), _json({"idempotency_key": idempotency_key})[1:])
 
 

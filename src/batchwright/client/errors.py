@@ -112,7 +112,8 @@ class NoAnswer(ServiceError, NotNow):
 
 
 class BadReply(ServiceError):
-    pass
+    too_large = False
+    """It is above what one reply may hold; a smaller page may fit."""
 
 
 BY_CODE: dict[str, type[ServiceError]] = {

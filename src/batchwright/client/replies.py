@@ -137,6 +137,7 @@ def batch_of(data: Fields) -> Batch:
         expired_count=data.integer("expired_count"),
         pending_count=data.integer("pending_count", max(0, total - completed - failed)),
         error_kinds=_counts(data.fields("error_kinds")),
+        flags=_counts(data.fields("flags")),
         cost_usd=data.amount("cost_usd"),
         unpriced_count=data.integer("unpriced_count"),
         possible_double_payments=data.integer("possible_double_payments"),

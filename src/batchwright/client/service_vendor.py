@@ -142,7 +142,7 @@ class ServiceVendor:
 
     def _chunk(self, rows: list[Row]) -> Chunk:
         key = self._chance.hex_id(32)
-        body = calls.chunk_body([(row.endpoint, row.body) for row in rows], key)
+        body = calls.array_body([calls.item(row.endpoint, row.body) for row in rows], key)
         chunk = Chunk(key=key, body=body, rows=list(rows), digests=[row.digest for row in rows])
         for row in rows:
             self._homes[row] = chunk

@@ -57,6 +57,8 @@ class Batch:
     pending_count: int
     error_kinds: Mapping[str, int]
     """Rows without success, by failure kind."""
+    flags: Mapping[str, int]
+    """Successes with a flag, by flag: truncated, refused, filtered, empty."""
     cost_usd: Decimal | None
     """The exact sum of what is known of the rows' costs; None: the service does not say."""
     unpriced_count: int

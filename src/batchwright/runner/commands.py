@@ -13,6 +13,7 @@ from batchwright.runner.request import Delivery
 
 CAP_FLAG = "--max-cost"
 FRESH_FLAG = "--fresh"
+SERVICE_FLAGS = ("--service", "--service-key-env")
 
 
 def again(command: Sequence[str]) -> str:
@@ -57,12 +58,12 @@ def with_cap(command: Sequence[str], cap_picousd: int) -> str:
 
 
 def export(batch_id: str, delivery: Delivery) -> str:
-    return shlex.join(["batchwright", "export", batch_id, *_output_words(delivery)])
+    return shlex.join(["batchwright", "export", batch_id, *_output_words(delivery), *_service_words(delivery.command)])
 
 
-def export_anywhere(batch_id: str) -> str:
-    """The export of a batch of which no output was named."""
-    return shlex.join(["batchwright", "export", batch_id, "-o", "FILE"])
+def export_anywhere(batch_id: str, command: Sequence[str] = ()) -> str:
+    """The export of a batch of which no output was named by this command."""
+    return shlex.join(["batchwright", "export", batch_id, "-o", "FILE", *_service_words(command)])
 
 
 def cancel(batch_id: str) -> str:
@@ -80,7 +81,19 @@ def resume(batch_id: str, delivery: Delivery) -> str:
 def _with_output(verb: str, batch_id: str, delivery: Delivery) -> str:
     """These write answers only where a file is named, and take --format and --failed only with it."""
     words = _output_words(delivery) if delivery.output is not None else []
-    return shlex.join(["batchwright", verb, batch_id, *words])
+    return shlex.join(["batchwright", verb, batch_id, *words, *_service_words(delivery.command)])
+
+
+def _service_words(command: Sequence[str]) -> list[str]:
+    """Of a command on a service's batch, what names the service. (The batch of a `run` through one is here.)"""
+    if len(command) > 1 and command[1] == "run":
+        return []
+    words: list[str] = []
+    for place, word in enumerate(command):
+        name, equals, _ = word.partition("=")
+        if name in SERVICE_FLAGS:
+            words += [word] if equals else command[place : place + 2]
+    return words
 
 
 def _output_words(delivery: Delivery) -> list[str]:

@@ -112,7 +112,11 @@ def with_word_of_export(outcome: RunOutcome, delivery: Delivery, *, wrote: bool 
     if (wrote and not delivery.nothing) or not delivery.command or outcome.report is None:
         return outcome
     batch_id = outcome.batch_id
-    how = commands.export_anywhere(batch_id) if delivery.nothing else commands.export(batch_id, delivery)
+    how = (
+        commands.export_anywhere(batch_id, delivery.command)
+        if delivery.nothing
+        else commands.export(batch_id, delivery)
+    )
     word = f"The answers are kept. This writes them: {how}"
     return replace(outcome, closing=(*outcome.closing, word))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -66,6 +66,8 @@ class Settings:
     """What can be fetched again: the local model (`batchwright model install`)."""
     destinations: tuple[Destination, ...]
     """Where rows can go, in order of preference; unusable ones too, each in its place, with the reason."""
+    service: Destination | None = None
+    """Batches are asked for at this service, and not on this machine."""
     remedies: Mapping[str, str] = field(default_factory=dict)
     """What to do about an unusable destination, by its reason."""
     limits: Mapping[str, VendorLimits] = field(default_factory=dict)
@@ -225,7 +227,8 @@ def load(
                 raise
             found = endpoints.Endpoints(destinations=())
     values = {name: value for name in SETTINGS if (value := layers.lookup(ordered, name)) is not None}
-    return _settings(values, found, ordered, variables=variables)
+    there = found.destinations[0] if service is not None and not sends_rows else None
+    return replace(_settings(values, found, ordered, variables=variables), service=there)
 
 
 def _settings(

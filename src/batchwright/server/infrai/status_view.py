@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from msgspec import Raw
 
 from batchwright.core import row_map
+from batchwright.core.failures import Flag
 from batchwright.ports.batches import BatchStatus
 from batchwright.server.envelope import usd
 from batchwright.server.pace import Pace
@@ -49,6 +50,7 @@ def status_view(status: BatchStatus, pace: Pace) -> dict[str, object]:
         "pending_count": counts.open,
         "settled_count": settled_count(status),
         "error_kinds": error_kinds(status),
+        "flags": flags(status),
         "cost_usd": usd(tally.cost_picousd),
         "estimated_cost_usd": estimate(status),
         "unpriced_count": tally.unpriced + tally.no_usage,
@@ -88,6 +90,15 @@ def error_kinds(status: BatchStatus) -> dict[str, int]:
         if kind is not None and rows:
             kinds[kind.value] = kinds.get(kind.value, 0) + rows
     return dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
+
+
+def flags(status: BatchStatus) -> dict[str, int]:
+    """Successes with a flag, by flag."""
+    return {
+        flag.value: status.by_byte[byte]
+        for byte, flag in row_map.BYTE_FLAGS.items()
+        if flag is not Flag.PLAIN and status.by_byte.get(byte)
+    }
 
 
 def moment(moment_ms: int) -> str | None:

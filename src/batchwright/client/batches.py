@@ -1,0 +1,205 @@
+"""`ports.batches` at a service: its batches as the commands and the runner see those of this machine.
+
+What a service does not know of a batch is said where it is asked for: the file it came from, the requests themselves
+(so rows that failed cannot be written as input again), prices of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator
+from decimal import Decimal
+
+from batchwright.client import calls
+from batchwright.client.asking import Asker
+from batchwright.client.errors import BadReply
+from batchwright.client.row_views import status_of, view_of
+from batchwright.client.sdk import AsyncBatches
+from batchwright.core import row_map
+from batchwright.core.batch_spec import Destination
+from batchwright.core.errors import NoSuchBatch, UsageError, WrongState
+from batchwright.core.money import PICO
+from batchwright.core.records import UsageKey, UsageSum
+from batchwright.core.rows import RowView, SourceRow
+from batchwright.ports.batches import BatchStatus, RepriceResult, Rows, Selector, Submit, Submitted
+
+LOOK_S = 1.0
+"""A status that is younger is not asked for again: a screen asks five times a second."""
+PAGE_BATCHES = 200
+PAGE_ROWS = 500
+MOST_LOOKED_AT = 10_000
+"""Batches among which the beginning of an id is looked for."""
+ID = "batch_"
+ID_CHARS = len(ID) + 24
+
+
+class ServiceBatches:
+    """Implements `ports.batches.Batches`."""
+
+    def __init__(self, asker: Asker, destination: Destination) -> None:
+        """`destination`: the service, as what is shown of a batch names it."""
+        self._asker = asker
+        self._batches = AsyncBatches(asker)
+        self._destination = destination
+        self._seen: dict[str, tuple[float, BatchStatus]] = {}
+
+    async def submit(self, submit: Submit, rows: Rows) -> Submitted:
+        """In one call: the rows are in memory whole. What is refused of them becomes failed rows there."""
+        found: list[bytes] = []
+        if isinstance(rows, AsyncIterable):
+            async for chunk in rows:
+                found += map(_item, chunk)
+        else:
+            for chunk in rows:
+                found += map(_item, chunk)
+        key = submit.idempotency.key if submit.idempotency is not None else self._asker.chance.hex_id(32)
+        body = calls.array_body(found, key)
+        made = await self._asker.ask(calls.submit_again(body, key))
+        return Submitted(status=await self.status(made.batch_id), replayed=made.replayed)
+
+    async def status(self, batch_id: str) -> BatchStatus:
+        now_s = self._asker.clock.now_s()
+        seen = self._seen.get(batch_id)
+        if seen is not None and now_s - seen[0] < LOOK_S:
+            return seen[1]
+        status = status_of(await self._batches.get(batch_id), self._destination)
+        self._seen[batch_id] = (now_s, status)
+        return status
+
+    async def resolve(self, text: str) -> str:
+        if text == "@last":
+            newest = await self._batches.list(limit=1)
+            if not newest.batches:
+                raise NoSuchBatch("@last names the newest batch, and this account has none yet")
+            return newest.batches[0].batch_id
+        prefix = text if text.startswith(ID) else f"{ID}{text}"
+        if len(prefix) == ID_CHARS:
+            return (await self.status(prefix)).batch_id
+        found = [status.batch_id for status in await self._many(MOST_LOOKED_AT, "") if _begins(status, prefix)]
+        if not found:
+            raise NoSuchBatch(
+                f"no batch of this account begins with {text!r}; `list` with --service shows those it has"
+            )
+        if len(found) > 1:
+            raise NoSuchBatch(f"{text!r} begins more than one batch: {', '.join(found[:10])}; give more digits")
+        return found[0]
+
+    async def find(
+        self,
+        *,
+        identity: str = "",
+        source: str = "",
+        before: str = "",
+        limit: int = 50,
+        created_after_ms: int = 0,
+        created_before_ms: int = 0,
+    ) -> list[BatchStatus]:
+        """Raises UsageError for `identity` and `source`: the service does not know the files of this machine."""
+        if identity or source:
+            raise UsageError("a service does not know which file a batch came from; leave the file out")
+        found = await self._many(limit, before)
+        return [
+            status
+            for status in found
+            if created_after_ms <= status.created_at_ms
+            and (not created_before_ms or status.created_at_ms < created_before_ms)
+        ]
+
+    async def rows(
+        self,
+        batch_id: str,
+        *,
+        start: int = 0,
+        wanted: frozenset[int] | None = None,
+        texts_of: frozenset[int] | None = None,
+    ) -> AsyncIterator[list[RowView]]:
+        """Requests are not among what a service gives back: bodies are empty, whatever `texts_of` says."""
+        pending = wanted is None or bool(wanted & {row_map.PENDING, row_map.RESERVED})
+        okay = None if wanted is None or pending else _all_alike(wanted)
+        cursor, limit = str(start), PAGE_ROWS
+        while True:
+            try:
+                page = await self._batches.results_page(
+                    batch_id, limit=limit, cursor=cursor, ok=okay, pending=pending, response=True
+                )
+            except BadReply as error:
+                if not error.too_large or limit == 1:
+                    raise
+                limit = max(1, limit // 4)
+                continue
+            views = [view_of(item) for item in page.items]
+            found = [view for view in views if wanted is None or view.byte in wanted]
+            if found:
+                yield found
+            if page.next_cursor is None or page.next_cursor == cursor:
+                return
+            cursor = page.next_cursor
+
+    async def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
+        found = []
+        async for views in self.rows(batch_id):
+            found += [view.request_index for view in views if view.input.custom_id == custom_id]
+        return found
+
+    async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
+        begun = await self._batches.retry(
+            batch_id,
+            kinds=sorted(kind.value for kind in selector.kinds),
+            flags=sorted(flag.value for flag in selector.flags),
+            batch_timeout=deadline_s or None,
+        )
+        self._seen.pop(batch_id, None)
+        return begun.pending_count
+
+    async def cancel(self, batch_id: str) -> BatchStatus:
+        return self._changed(status_of(await self._batches.cancel(batch_id), self._destination))
+
+    async def pause(self, batch_id: str, reason: str) -> BatchStatus:
+        return self._changed(status_of(await self._batches.pause(batch_id, reason=reason), self._destination))
+
+    async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
+        cap = None if max_cost_picousd < 0 else Decimal(max_cost_picousd) / PICO
+        return self._changed(status_of(await self._batches.resume(batch_id, max_cost_usd=cap), self._destination))
+
+    async def reprice(self, batch_id: str, *, every: bool = False) -> RepriceResult:
+        raise UsageError("what a service's rows cost is the service's to say; its own machine can reprice them")
+
+    async def check_delete(self, batch_id: str) -> None:
+        status = await self.status(batch_id)
+        if not status.terminal:
+            raise WrongState(f"{batch_id} has not ended ({status.state.value}); `cancel` with --service ends it")
+
+    async def delete(self, batch_id: str) -> None:
+        self._seen.pop(batch_id, None)
+        await self._batches.delete(batch_id)
+
+    async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]:
+        raise UsageError("a service sums its usage itself, by day, model or vendor: ask for one of them with --by")
+
+    def _changed(self, status: BatchStatus) -> BatchStatus:
+        self._seen.pop(status.batch_id, None)
+        return status
+
+    async def _many(self, limit: int, before: str) -> list[BatchStatus]:
+        found: list[BatchStatus] = []
+        cursor = before or None
+        while len(found) < limit:
+            page = await self._batches.list(limit=min(PAGE_BATCHES, limit - len(found)), cursor=cursor)
+            found += [status_of(batch, self._destination) for batch in page.batches]
+            if page.next_cursor is None or page.next_cursor == cursor:
+                break
+            cursor = page.next_cursor
+        return found
+
+
+def _begins(status: BatchStatus, prefix: str) -> bool:
+    return status.batch_id.startswith(prefix)
+
+
+def _all_alike(wanted: frozenset[int]) -> bool | None:
+    """Whether rows with these bytes are all successes, all failures, or some of each."""
+    good = {row_map.is_success(byte) for byte in wanted}
+    return good.pop() if len(good) == 1 else None
+
+
+def _item(row: SourceRow) -> bytes:
+    return calls.item(row.row.endpoint, row.row.body, row.row.custom_id)

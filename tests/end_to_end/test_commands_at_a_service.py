@@ -1,0 +1,125 @@
+"""The commands on batches that are there, with `--service`, against a service of this project."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from support.command_line import CommandLine, Ended, Started, content
+from support.scripted_vendor import ScriptedVendor
+from support.service import RunningService, chat, serving
+
+
+@dataclass(frozen=True)
+class There:
+    machine: CommandLine
+    service: RunningService
+    vendor: ScriptedVendor
+
+    def __call__(self, *arguments: str) -> Ended:
+        return self.start(*arguments).end()
+
+    def start(self, *arguments: str) -> Started:
+        return self.machine.start(*arguments, "--service", self.service.base_url)
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[There]:
+    with ScriptedVendor() as vendor, serving(tmp_path / "service", vendor) as service:
+        yield There(CommandLine(tmp_path / "machine", BATCHWRIGHT_SERVICE_KEY=service.key), service, vendor)
+
+
+ROWS = [
+    chat("plain"),
+    chat("[[status=400 code=odd times=1]] mended"),
+    chat("[[finish=length]] cut"),
+    {"custom_id": "label", "method": "POST", "url": "/v1/chat/completions", "body": chat("labelled")},
+]
+
+
+def test_a_batch_is_seen_exported_retried_and_deleted(there: There) -> None:
+    batch_id = there.service.submit(ROWS, metadata={"job": "x"})
+    watched = there("watch", batch_id)
+    assert watched.code == 3, watched.err
+    assert "3 ok (1 truncated), 1 failed of 4" in watched.err
+    assert f"batchwright retry {batch_id} --service {there.service.base_url}" in watched.err
+    assert f"batchwright export {batch_id} -o FILE --service {there.service.base_url}" in watched.err
+
+    status = json.loads(there("status", batch_id, "--json").out)
+    assert (status["state"], status["ok"], status["kinds"]) == ("partial", 3, {"invalid_request": 1})
+    assert status["metadata"] == {"job": "x"}
+    assert batch_id in there("list").out
+    failed = there("rows", batch_id[6:12], "--outcome", "failed", "--json")
+    assert [json.loads(line)["request_index"] for line in failed.out.splitlines()] == [1]
+    assert there("rows", batch_id, "--custom-id", "label").out.split("\t")[0] == "3"
+    assert there("rows", batch_id, "--flag", "truncated", "--json").out.count("\n") == 1
+
+    exported = there("export", "@last", "-o", "out.jsonl")
+    assert exported.code == 3, exported.err
+    lines = there.machine.lines()
+    assert [line["request_index"] for line in lines] == [0, 1, 2, 3]
+    assert [line["ok"] for line in lines] == [True, False, True, True]
+    assert lines[2]["flags"] == ["truncated"]
+    assert lines[3]["custom_id"] == "label"
+    assert lines[0]["response"]["choices"]
+
+    retried = there("retry", batch_id, "-o", "out.jsonl")
+    assert retried.code == 0, retried.err
+    assert [content(line) for line in there.machine.lines()][1] == "mended"
+
+    assert there("delete", batch_id, "--yes").code == 0
+    gone = there("status", batch_id)
+    assert gone.code == 2
+    assert "no such batch" in gone.err
+
+
+def test_a_batch_is_cancelled_while_it_runs(there: There) -> None:
+    batch_id = there.service.submit([chat("[[hold]] x"), chat("[[hold]] y")])
+    there.vendor.wait_for(lambda vendor: len(vendor.hits) == 2)
+    watching = there.start("watch", batch_id)
+    cancelled = there("cancel", batch_id)
+    assert cancelled.code == 0, cancelled.err
+    there.vendor.release()
+    assert watching.end().code in (0, 4), "the rows that were out may have been answered"
+
+
+def test_a_pause_is_cleared_and_the_end_is_waited_for(there: There) -> None:
+    batch_id = there.service.submit([chat("[[hold]] x")])
+    there.vendor.wait_for(lambda vendor: len(vendor.hits) == 1)
+    assert there.service.post(f"/v1/ai/batch/pause/{batch_id}", {"reason": "for lunch"}).status_code == 200
+    assert "for lunch" in there("status", batch_id).out
+    assert there("watch", batch_id).code == 5, "a watcher does not sit in a pause"
+    resuming = there.start("resume", batch_id, "-o", "out.jsonl")
+    there.service.until(batch_id, lambda status: status["state"] != "paused")
+    there.vendor.release()
+    resumed = resuming.end()
+    assert resumed.code == 0, resumed.err
+    assert len(there.machine.lines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("status", "batch_" + "0" * 24), "no such batch"),
+        (("status", "zz"), "no batch of this account begins with 'zz'"),
+        (("status", "@last"), "has none yet"),
+        (("list", "--source", "in.jsonl"), "does not know which file"),
+        (("export", "@last", "-o", "x", "--failed", "y"), "does not give the requests back"),
+    ],
+)
+def test_what_cannot_be_is_said(there: There, arguments: tuple[str, ...], said: str) -> None:
+    ended = there(*arguments)
+    assert ended.code == 2, ended.err
+    assert said in ended.err
+
+
+def test_a_service_that_is_not_there(tmp_path: Path) -> None:
+    machine = CommandLine(tmp_path, INFRAI_API_KEY="k")
+    ended = machine("list", "--service", "ftp://nowhere")
+    assert ended.code == 2
+    assert "expected the address of a service" in ended.err
+    assert not machine.state.exists(), "nothing is opened here for it"
