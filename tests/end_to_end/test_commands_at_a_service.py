@@ -67,6 +67,9 @@ def test_a_batch_is_seen_exported_retried_and_deleted(there: There) -> None:
     assert lines[3]["custom_id"] == "label"
     assert lines[0]["response"]["choices"]
 
+    used = json.loads(there("usage", "--by", "model", "--json").out)
+    assert (used["model"], used["answers"]) == ("m", 3)
+
     retried = there("retry", batch_id, "-o", "out.jsonl")
     assert retried.code == 0, retried.err
     assert [content(line) for line in there.machine.lines()][1] == "mended"

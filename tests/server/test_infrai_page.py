@@ -12,7 +12,9 @@ from support.service import BATCH, RunningService, chat
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocols" / "infrai.md").read_text(encoding="utf-8")
 LISTED = set(re.findall(r"`([^`\n]+)`", PAGE))
-FREE = frozenset({"metadata", "error_kinds", "response", "content", "billing", "params", "errors", "ceilings", "price"})
+FREE = frozenset(
+    {"metadata", "error_kinds", "flags", "response", "content", "billing", "params", "errors", "ceilings", "price"}
+)
 """Fields whose own names are the caller's, the vendor's, a kind's, or told by discovery itself."""
 
 

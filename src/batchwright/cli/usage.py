@@ -38,12 +38,13 @@ SUMS = (
     metavar="DATE",
     help="Only answers of this UTC day and later, as 2026-03-01. [default: all]",
 )
+@options.there_options
 @options.json_option("One JSON object a line.")
-def usage_command(groups: str, since: Any, as_json: bool) -> None:
+def usage_command(groups: str, since: Any, as_json: bool, **given: Any) -> None:
     """Sum up tokens and cost by day, vendor and model.
 
-    Over all batches of this machine. A cost with + (JSON: complete false) lacks answers that have
-    no price or no usage. In a pipe: tab-separated lines without headings.
+    Over all batches of this machine, or with --service of the key's account there. A cost with + (JSON: complete
+    false) lacks answers that have no price or no usage. In a pipe: tab-separated lines without headings.
 
     \b
     Examples:
@@ -55,7 +56,7 @@ def usage_command(groups: str, since: Any, as_json: bool) -> None:
 
     names = _group_names(groups)
     since_day = since.strftime("%Y-%m-%d") if since is not None else ""
-    found = with_batches(options.load_settings({}), lambda batches: batches.usage(since_day=since_day))
+    found = with_batches(options.load_settings(given), lambda batches: batches.usage(since_day=since_day))
     sums = sum_by(found, names)
     if as_json:
         for values, total in sums:

@@ -7,12 +7,13 @@ What a service does not know of a batch is said where it is asked for: the file 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from batchwright.client import calls
 from batchwright.client.asking import Asker
 from batchwright.client.errors import BadReply
-from batchwright.client.row_views import status_of, view_of
+from batchwright.client.row_views import status_of, usage_of, view_of
 from batchwright.client.sdk import AsyncBatches
 from batchwright.core import row_map
 from batchwright.core.batch_spec import Destination
@@ -26,6 +27,8 @@ LOOK_S = 1.0
 """A status that is younger is not asked for again: a screen asks five times a second."""
 PAGE_BATCHES = 200
 PAGE_ROWS = 500
+MOST_DAYS = 400
+"""Of usage, in one call."""
 MOST_LOOKED_AT = 10_000
 """Batches among which the beginning of an id is looked for."""
 ID = "batch_"
@@ -109,6 +112,7 @@ class ServiceBatches:
         batch_id: str,
         *,
         start: int = 0,
+        end: int | None = None,
         wanted: frozenset[int] | None = None,
         texts_of: frozenset[int] | None = None,
     ) -> AsyncIterator[list[RowView]]:
@@ -127,9 +131,15 @@ class ServiceBatches:
                 limit = max(1, limit // 4)
                 continue
             views = [view_of(item) for item in page.items]
-            found = [view for view in views if wanted is None or view.byte in wanted]
+            found = [
+                view
+                for view in views
+                if (wanted is None or view.byte in wanted) and (end is None or view.request_index < end)
+            ]
             if found:
                 yield found
+            if end is not None and views and views[-1].request_index >= end - 1:
+                return
             if page.next_cursor is None or page.next_cursor == cursor:
                 return
             cursor = page.next_cursor
@@ -173,7 +183,13 @@ class ServiceBatches:
         await self._batches.delete(batch_id)
 
     async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]:
-        raise UsageError("a service sums its usage itself, by day, model or vendor: ask for one of them with --by")
+        """Of the last `MOST_DAYS` at most. Which account at its vendor a service used it keeps to itself."""
+        today = datetime.fromtimestamp(self._asker.clock.now_ms() / 1000, UTC).date()
+        days = MOST_DAYS
+        if since_day:
+            days = min(MOST_DAYS, max(1, (today - date.fromisoformat(since_day)).days + 1))
+        lines = await self._asker.ask(calls.usage(days))
+        return [usage_of(line) for line in lines if line.day >= since_day]
 
     def _changed(self, status: BatchStatus) -> BatchStatus:
         self._seen.pop(status.batch_id, None)

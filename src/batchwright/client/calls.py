@@ -16,7 +16,7 @@ import msgspec
 
 from batchwright.client import replies
 from batchwright.client.replies import Reply
-from batchwright.client.values import Batch, BatchPage, ResultsPage, SubmittedBatch
+from batchwright.client.values import Batch, BatchPage, ResultsPage, SubmittedBatch, UsageLine
 from batchwright.core.endpoints import CHAT
 from batchwright.core.errors import UsageError
 from batchwright.core.money import picousd_from_usd, usd_text
@@ -206,6 +206,10 @@ def export_stream(batch_id: str, file_format: str) -> Call[None]:
 def export_content(batch_id: str) -> Call[bytes]:
     """The whole file in one reply: what Infrai has."""
     return Call(method="POST", path=_path("export", batch_id), body=b"{}", read=replies.read_content)
+
+
+def usage(days: int) -> Call[list[UsageLine]]:
+    return Call(method="GET", path=f"/v1/account/usage?days={days}", read=replies.read_usage)
 
 
 def events(batch_id: str, *, last_event_id: str) -> Call[None]:

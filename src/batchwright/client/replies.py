@@ -19,6 +19,7 @@ from batchwright.client.values import (
     RowResult,
     SubmittedBatch,
     TokenUsage,
+    UsageLine,
 )
 from batchwright.ports.http import HttpReply
 from batchwright.wire.http_head import header
@@ -202,6 +203,26 @@ def read_content(reply: Reply) -> bytes:
     if "content" not in reply.data:
         raise BadReply("the reply to an export has no data.content")
     return reply.data.text("content").encode()
+
+
+def read_usage(reply: Reply) -> list[UsageLine]:
+    """Raises BadReply where the service does not say it line by line."""
+    if "lines" not in reply.data:
+        raise BadReply("the reply to a usage has no lines: this service sums it in a way that is not known here")
+    return [_usage_line(Fields(line)) for line in reply.data.items("lines")]
+
+
+def _usage_line(line: Fields) -> UsageLine:
+    return UsageLine(
+        day=line.text("day"),
+        model=line.text("model"),
+        vendor=line.text("vendor"),
+        key_id=line.text("key_id"),
+        answers=line.integer("answers"),
+        tokens=_usage(line),
+        cost_usd=line.amount("cost_usd"),
+        unpriced_count=line.integer("unpriced_count"),
+    )
 
 
 def _failure(error: Fields) -> RowFailure:

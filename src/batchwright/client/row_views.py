@@ -6,13 +6,13 @@ from datetime import datetime
 from decimal import Decimal
 
 from batchwright.client.fields import Fields
-from batchwright.client.values import Batch, RowResult
+from batchwright.client.values import Batch, RowResult, UsageLine
 from batchwright.core import row_map
 from batchwright.core.batch_spec import BatchSpec, Destination
 from batchwright.core.batch_state import BatchState, Counts, Pause, PauseCause
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.money import picousd_from_usd
-from batchwright.core.records import UNKNOWN, InputRow, Record, Tally
+from batchwright.core.records import UNKNOWN, InputRow, Record, Tally, UsageKey, UsageSum
 from batchwright.core.rows import RowView
 from batchwright.core.tenants import LOCAL
 from batchwright.ports.batches import BatchStatus
@@ -136,6 +136,19 @@ def _record(item: RowResult, byte: int, cause: Fields) -> Record:
         completion_tokens=UNKNOWN if item.usage.completion_tokens is None else item.usage.completion_tokens,
         cached_tokens=UNKNOWN if item.usage.cached_tokens is None else item.usage.cached_tokens,
     )
+
+
+def usage_of(line: UsageLine) -> tuple[UsageKey, UsageSum]:
+    tokens = line.tokens
+    used = UsageSum(
+        answers=line.answers,
+        prompt_tokens=tokens.prompt_tokens or 0,
+        completion_tokens=tokens.completion_tokens or 0,
+        cached_tokens=tokens.cached_tokens or 0,
+        cost_picousd=_picousd(line.cost_usd),
+        unpriced=line.unpriced_count,
+    )
+    return UsageKey(line.day, "", line.model, line.vendor, key_id=line.key_id), used
 
 
 def _kind(name: str) -> FailureKind:

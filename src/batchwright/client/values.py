@@ -90,6 +90,20 @@ class BatchPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UsageLine:
+    """What an account used of one model, at one vendor, under one key, on one day (UTC)."""
+
+    day: str
+    model: str
+    vendor: str
+    key_id: str
+    answers: int
+    tokens: TokenUsage
+    cost_usd: Decimal | None
+    unpriced_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowFailure:
     """Why a row has no success."""
 

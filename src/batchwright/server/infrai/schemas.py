@@ -46,7 +46,7 @@ STATUS = shape(
         "pending_count": COUNT,
         "settled_count": COUNT,
         "error_kinds": COUNTS_BY_KIND,
-        "estimated_cost_usd": USD,
+        "flags": COUNTS_BY_KIND,
         "cost_usd": USD,
         "unpriced_count": COUNT,
         "possible_double_payments": COUNT,

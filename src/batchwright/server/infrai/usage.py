@@ -43,6 +43,10 @@ USAGE = shape(
         "by_vendor": {"type": "array", "items": shape({"vendor": TEXT, **_SUM})},
         "by_key": {"type": "array", "items": shape({"key_id": TEXT, "name": TEXT, **_SUM})},
         "by_day": {"type": "array", "items": shape({"day": TEXT, **_SUM})},
+        "lines": {
+            "type": "array",
+            "items": shape({"day": TEXT, "model": TEXT, "vendor": TEXT, "key_id": TEXT, **_SUM}),
+        },
     }
 )
 
@@ -71,6 +75,7 @@ async def usage(ask: Ask) -> Response:
                 for found in _by(lines, "key_id", lambda key: key.key_id)
             ],
             "by_day": _by(lines, "day", lambda key: key.day),
+            "lines": _lines(lines),
         }
     )
 
@@ -87,6 +92,24 @@ def _by(lines: Lines, name: str, of: Callable[[UsageKey], str]) -> list[dict[str
     for line in lines:
         groups.setdefault(of(line[0]), []).append(line)
     return [{name: value, **_numbers(_sum(groups[value]))} for value in sorted(groups)]
+
+
+def _lines(lines: Lines) -> list[dict[str, object]]:
+    """By all of them at once, for whoever sums otherwise."""
+    groups: dict[tuple[str, str, str, str], Lines] = {}
+    for line in lines:
+        key = line[0]
+        groups.setdefault((key.day, key.model, key.vendor, key.key_id), []).append(line)
+    return [
+        {
+            "day": day,
+            "model": model,
+            "vendor": vendor,
+            "key_id": key_id,
+            **_numbers(_sum(groups[day, model, vendor, key_id])),
+        }
+        for day, model, vendor, key_id in sorted(groups)
+    ]
 
 
 def _numbers(used: UsageSum) -> dict[str, object]:
