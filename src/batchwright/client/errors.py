@@ -120,7 +120,7 @@ BY_CODE: dict[str, type[ServiceError]] = {
     "INVALID_JSON": BadRequest,
     "INVALID_REQUEST": BadRequest,
     "METHOD_NOT_ALLOWED": BadRequest,
-    "RANGE_NOT_SATISFIABLE": BadRequest,
+    "HEAD_TOO_LARGE": BadRequest,
     "UNSUPPORTED_MEDIA_TYPE": BadRequest,
     "UNAUTHORIZED": KeyRefused,
     "FORBIDDEN": KeyRefused,
