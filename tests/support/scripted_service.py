@@ -198,6 +198,7 @@ class ScriptedService:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = 65_536  # head and body leave in one piece: a second waits for the first to be acknowledged
     service: ScriptedService
 
     def do_GET(self) -> None:

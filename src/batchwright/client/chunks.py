@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from batchwright.client import calls
 from batchwright.client.asking import Asker
-from batchwright.client.errors import NoAnswer, RateLimited, ServiceError, ServiceUnavailable
+from batchwright.client.errors import BadReply, NoAnswer, RateLimited, ServiceError, ServiceUnavailable
 from batchwright.client.sdk import AsyncBatches
 from batchwright.client.values import Batch, RowResult
 from batchwright.ports.vendor import Answer
@@ -131,11 +131,18 @@ class Carrier:
     async def items(self, chunk: Chunk, take: Callable[[RowResult], None]) -> None:
         """Hands over each item once. A page that cannot be had is asked for again."""
         cursor: str | None = None
+        limit = PAGE_ROWS
         while True:
-            page = await self._persist(
-                partial(self._batches.results_page, chunk.batch_id, limit=PAGE_ROWS, cursor=cursor, response=True),
-                what=f"the results of {chunk.batch_id}",
-            )
+            try:
+                page = await self._persist(
+                    partial(self._batches.results_page, chunk.batch_id, limit=limit, cursor=cursor, response=True),
+                    what=f"the results of {chunk.batch_id}",
+                )
+            except BadReply as error:
+                if not error.too_large or limit == 1:
+                    raise
+                limit = max(1, limit // 4)  # long answers: fewer of them fit a reply
+                continue
             for item in page.items:
                 take(item)
             if page.next_cursor is None or page.next_cursor == cursor:
