@@ -225,3 +225,37 @@ def test_through_a_service_of_our_own(tmp_path: Path) -> None:
         assert (lines[1]["error"]["kind"], lines[1]["attempts"]) == ("invalid_request", 1)
         assert lines[2]["flags"] == ["truncated"]
         assert lines[4]["response"]["choices"][0]["message"]["tool_calls"]
+
+
+def test_a_kill_through_a_service_of_our_own_sends_nothing_twice(tmp_path: Path) -> None:
+    with ScriptedVendor() as vendor, serving(tmp_path / "service", vendor) as service:
+        machine = CommandLine(tmp_path / "machine", BATCHWRIGHT_SERVICE_KEY=service.key)
+        machine.write("in.jsonl", rows(12))
+        command = ("run", "in.jsonl", "-o", "out.jsonl", "--service", service.base_url)
+        vendor.set(hold=True)
+        running = machine.start(*command)
+        running.until(vendor, lambda vendor: bool(vendor.hits))
+        running.kill()
+        running.end()
+        vendor.set(hold=False)
+        vendor.release()
+        ended = machine(*command)
+        assert ended.code == 0, ended.err
+        assert [content(line) for line in machine.lines()] == [f"w{number}" for number in range(12)]
+        assert sorted(vendor.texts()) == sorted(f"w{number}" for number in range(12))
+
+
+def test_the_second_interrupt_cancels_at_a_service_of_our_own(tmp_path: Path) -> None:
+    with ScriptedVendor() as vendor, serving(tmp_path / "service", vendor) as service:
+        machine = CommandLine(tmp_path / "machine", BATCHWRIGHT_SERVICE_KEY=service.key)
+        machine.write("in.jsonl", rows(5))
+        vendor.set(hold=True)
+        running = machine.start("run", "in.jsonl", "-o", "out.jsonl", "--service", service.base_url)
+        running.until(vendor, lambda vendor: bool(vendor.hits))
+        running.interrupt()
+        running.wait_for("stopping")
+        running.interrupt()
+        assert running.end().code == 130
+        [batch] = service.get("/v1/ai/batch/list").json()["data"]["items"]
+        assert batch["state"] in ("cancelling", "cancelled")
+        vendor.release()
