@@ -146,6 +146,12 @@ class Prices:
             self._pricer = open_prices(self._table, today=today)
         return self._pricer
 
+    def reload(self, settings: Settings) -> None:
+        """Goes by these settings' table from now on. Raises UsageError, and then goes on with the one before."""
+        today = date.fromisoformat(utc_day(self._clock.now_ms()))
+        pricer = open_prices(settings.price_table, today=today)
+        self._table, self._pricer = settings.price_table, pricer
+
 
 def _may_state_cost(destination: Destination, endpoint: str, body: bytes) -> bool:
     from batchwright.vendors.stated_cost import may_state_cost  # asked for by `reprice` alone
@@ -188,11 +194,15 @@ def _worker_settings(settings: Settings, asked: LaneLimits) -> WorkerSettings:
         grace_s=settings.grace_s,
         checkpoint_s=settings.checkpoint_interval_s,
         asked=asked,
-        vendor_limits={
-            name: LaneLimits(concurrency=limits.concurrency, rpm=limits.rpm, tpm=limits.tpm)
-            for name, limits in settings.limits.items()
-        },
+        vendor_limits=vendor_limits(settings),
     )
+
+
+def vendor_limits(settings: Settings) -> dict[str, LaneLimits]:
+    return {
+        name: LaneLimits(concurrency=limits.concurrency, rpm=limits.rpm, tpm=limits.tpm)
+        for name, limits in settings.limits.items()
+    }
 
 
 def start_worker(
