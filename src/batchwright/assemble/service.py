@@ -90,7 +90,7 @@ async def serve_until(
     log = ServiceLog(settings.serving.log, clock=SystemClock(), write=say, show=show)
     async with (
         open_machine(settings, readers=READERS) as machine,
-        swept(machine, log.say),
+        swept(machine, log.say, retention_s=settings.serving.retention_s),
         AsyncExitStack() as stack,
     ):
         machine.find_price.load()
