@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -90,10 +91,8 @@ def killed_in_submit(folder: Path, points: tuple[str, ...]) -> None:
             case.service.kill()
             for point in points:
                 case.start(point)
-                try:
+                with suppress(httpx.TransportError):
                     answered.add(case.submit().json()["data"]["batch_id"])
-                except httpx.TransportError:
-                    pass
                 case.was_killed()
             case.start()
             answer = case.submit()
@@ -114,12 +113,10 @@ def killed_in_run(folder: Path, points: tuple[str, ...]) -> None:
             batch_id = ""
             for point in points:
                 case.start(point)
-                try:
+                with suppress(httpx.TransportError):
                     answer = case.submit()
                     batch_id = batch_id or answer.json()["data"]["batch_id"]
                     assert answer.json()["data"]["batch_id"] == batch_id
-                except httpx.TransportError:
-                    pass
                 case.was_killed()
             case.start()
             assert case.submit().json()["data"]["batch_id"] == batch_id
@@ -162,8 +159,8 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Together]:
 
     for number, points in enumerate(IN_SUBMIT):
         together.begin(f"submit {number}", partial(killed_in_submit, folder(), points))
-    for number, points in enumerate(IN_RUN):
-        together.begin(f"run {number}", partial(killed_in_run, folder(), points))
+    for number, more in enumerate(IN_RUN):
+        together.begin(f"run {number}", partial(killed_in_run, folder(), more))
     together.begin("export", partial(killed_in_export, folder()))
     yield together
     together.close()

@@ -233,6 +233,8 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        # Before anybody is told of the address: what connects from now on waits for its answer, and is not refused.
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise UsageError(
