@@ -85,12 +85,33 @@ def _file(client: httpx.Client) -> str:
     return str(client.post("/v1/files", files=sent).json()["id"])
 
 
-Makers: dict[str, Callable[[httpx.Client], str]] = {"batch_id": _batch, "key_id": _key, "file_id": _file}
+def _webhook(client: httpx.Client) -> str:
+    """Nobody listens there: its deliveries wait for their next attempt."""
+    body = {"url": "http://127.0.0.1:9/hook"}
+    return str(client.post("/v1/account/webhooks/register", json=body).json()["data"]["id"])
+
+
+def _delivery(client: httpx.Client) -> str:
+    webhook_id = _webhook(client)
+    _batch(client)
+    until_s = time.monotonic() + PATIENCE_S
+    while not (items := client.get(f"/v1/account/webhooks/deliveries/{webhook_id}").json()["data"]["items"]):
+        assert time.monotonic() < until_s
+    return str(items[0]["id"])
+
+
+Makers: dict[str, Callable[[httpx.Client], str]] = {
+    "batch_id": _batch,
+    "key_id": _key,
+    "file_id": _file,
+    "webhook_id": _webhook,
+    "delivery_id": _delivery,
+}
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    with serving(tmp_path_factory.mktemp("tenancy")) as service:
+    with serving(tmp_path_factory.mktemp("tenancy"), project="webhook_allow = ['127.0.0.1']\n") as service:
         yield service
 
 

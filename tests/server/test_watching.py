@@ -22,7 +22,7 @@ from batchwright.ports.webhooks import Targets, Webhooks
 from batchwright.server.asking import Ask
 from batchwright.server.infrai.watch import KEEP_ALIVE_S, EventStream
 from batchwright.server.insight import Insight
-from batchwright.server.service import Service
+from batchwright.server.service import Offers, Service
 from batchwright.server.watching import READ_EVERY_S, Sight, Watching, version_of
 from support.loop_clock import LoopClock
 from support.memory_batches import MemoryBatches
@@ -186,7 +186,7 @@ def stream_of(batches: MemoryBatches, watching: Watching) -> EventStream:
         targets=cast(Targets, None),
         clock=LoopClock(),
         chance=SystemChance(),
-        destinations=(),
+        offers=Offers(()),
         watching=watching,
         version="0",
         insight=cast(Insight, None),

@@ -7,7 +7,19 @@ from sqlalchemy import Executable
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql import ClauseElement
 
-from batchwright.store import blobs, checkpointing, claiming, closing, credit, ledger, parts, reading, webhooks, workers
+from batchwright.store import (
+    blobs,
+    checkpointing,
+    claiming,
+    closing,
+    credit,
+    dropping,
+    ledger,
+    parts,
+    reading,
+    webhooks,
+    workers,
+)
 from batchwright.store.connections import Connections
 from batchwright.store.schema import metadata
 
@@ -31,6 +43,7 @@ STATEMENTS = {
     "still holds": ledger._STILL_HOLDS,
     "from": reading._FROM,
     "holding": reading._HOLDING,
+    "ended before": dropping._ENDED_BEFORE,
     "spent": credit._SPENT,
     "moving under a key": credit._MOVING,
     "listening": webhooks._LISTENING,

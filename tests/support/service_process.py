@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -48,7 +48,7 @@ class ServiceProcess:
             base_url=said, headers={"Authorization": f"Bearer {self.key}"}, timeout=PATIENCE_S, trust_env=False
         )
 
-    def __enter__(self) -> ServiceProcess:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 
 from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import BatchwrightError, UsageError
@@ -42,6 +43,7 @@ from batchwright.runner.request import Delivery, Pace, RunRequest
 from batchwright.runner.seams import Display, HeldElsewhere, HeldLock, RunningWorkers, Seams
 from batchwright.runner.source import open_source
 from batchwright.settings import Settings
+from batchwright.store.backup import back_up
 from batchwright.store.file_locks import FileLocks
 from batchwright.store.open import open_store
 from batchwright.vendors.registry import OpenVendors
@@ -156,6 +158,12 @@ class Prices:
             self._pricer = open_prices(self._table, today=today)
         return self._pricer
 
+    def reload(self, settings: Settings) -> None:
+        """Goes by these settings' table from now on. Raises UsageError, and then goes on with the one before."""
+        today = date.fromisoformat(utc_day(self._clock.now_ms()))
+        pricer = open_prices(settings.price_table, today=today)
+        self._table, self._pricer = settings.price_table, pricer
+
 
 def _may_state_cost(destination: Destination, endpoint: str, body: bytes) -> bool:
     from batchwright.vendors.stated_cost import may_state_cost  # asked for by `reprice` alone
@@ -215,11 +223,15 @@ def _worker_settings(settings: Settings, asked: LaneLimits) -> WorkerSettings:
         grace_s=settings.grace_s,
         checkpoint_s=settings.checkpoint_interval_s,
         asked=asked,
-        vendor_limits={
-            name: LaneLimits(concurrency=limits.concurrency, rpm=limits.rpm, tpm=limits.tpm)
-            for name, limits in settings.limits.items()
-        },
+        vendor_limits=vendor_limits(settings),
     )
+
+
+def vendor_limits(settings: Settings) -> dict[str, LaneLimits]:
+    return {
+        name: LaneLimits(concurrency=limits.concurrency, rpm=limits.rpm, tpm=limits.tpm)
+        for name, limits in settings.limits.items()
+    }
 
 
 def start_worker(
@@ -287,10 +299,10 @@ class MachineLocks:
 
 
 @asynccontextmanager
-async def swept(machine: Machine, say: Callable[[str], None]) -> AsyncIterator[None]:
+async def swept(machine: Machine, say: Callable[[str], None], *, retention_s: float = 0.0) -> AsyncIterator[None]:
     """The sweeper runs on beside every command that stays: the rows of another worker that dies meanwhile would
     otherwise be held, and waited for, for ever."""
-    sweeping = asyncio.create_task(_sweep(machine, say), name="sweeper")
+    sweeping = asyncio.create_task(_sweep(machine, say, int(retention_s * MS)), name="sweeper")
     try:
         yield
     finally:
@@ -298,11 +310,11 @@ async def swept(machine: Machine, say: Callable[[str], None]) -> AsyncIterator[N
         await asyncio.wait([sweeping])
 
 
-async def _sweep(machine: Machine, say: Callable[[str], None]) -> None:
+async def _sweep(machine: Machine, say: Callable[[str], None], keep_ended_ms: int) -> None:
     while True:
         await machine.clock.sleep(SWEEP_EVERY_S)
         try:
-            await machine.writer.do(lambda: machine.sweeper.sweep(machine.clock.now_ms()))
+            await machine.writer.do(lambda: machine.sweeper.sweep(machine.clock.now_ms(), keep_ended_ms=keep_ended_ms))
         except BatchwrightError as error:
             say(f"The sweeper's pass failed; the next is in {SWEEP_EVERY_S:g} s: {error}")
 
@@ -403,6 +415,15 @@ def source_rows(
             say(text)
         price_of = lane_prices(Prices(settings, SystemClock()), settings.destinations)
         yield from with_worst_cases(source.chunks(), price_of)
+
+
+async def backup(settings: Settings, target: Path) -> int:
+    """`batchwright backup`: returns the copy's size in bytes. Raises UsageError, StoreError."""
+    source = settings.state_dir / STORE_FILE
+    if not source.exists():
+        raise UsageError(f"there is no state to back up: {source} does not exist")
+    async with open_machine(settings):
+        return await asyncio.to_thread(back_up, source, target)
 
 
 async def work(settings: Settings, *, until_idle: bool, display: Display) -> int:

@@ -18,6 +18,7 @@ from batchwright.assemble.connections import bounded_protocol
 from batchwright.assemble.files import open_files
 from batchwright.assemble.keys import new_key
 from batchwright.assemble.log import ServiceLog
+from batchwright.assemble.reloading import Hangups, Reloaded, check_key_file, hangups_of_process, reloading
 from batchwright.assemble.webhooks import delivering, webhook_targets
 from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope, Tenant
@@ -33,7 +34,7 @@ from batchwright.server.app import build_app
 from batchwright.server.auth import Doorkeeper
 from batchwright.server.insight import Insight
 from batchwright.server.new_key import KeyWish
-from batchwright.server.service import Ceilings, Service
+from batchwright.server.service import Ceilings, Offers, Service
 from batchwright.server.watching import Watching
 from batchwright.settings import Settings
 
@@ -64,13 +65,15 @@ class _Server(uvicorn.Server):
 
 
 async def serve(
-    settings: Settings, request: ServeRequest, *, say: Callable[[str], None], show: Callable[[str], None]
+    load: Callable[[], Settings], request: ServeRequest, *, say: Callable[[str], None], show: Callable[[str], None]
 ) -> int:
     """Serves until the process is interrupted; returns the exit code: 0, for a service ends no other way, or
     INTERRUPTED where a second signal cut the grace short. Raises UsageError for a place it may not serve
-    at. `say` takes the log's lines, `show` what is for a person and for no log."""
-    with interrupts_of_process(asyncio.get_running_loop()) as interrupts:
-        await serve_until(interrupts, settings, request, say=say, show=show)
+    at. `load` reads the settings, again whenever the process is hung up on; `say` takes the log's lines, `show` what is
+    for a person and for no log."""
+    loop = asyncio.get_running_loop()
+    with interrupts_of_process(loop) as interrupts, hangups_of_process(loop, load) as hangups:
+        await serve_until(interrupts, load(), request, say=say, show=show, hangups=hangups)
         return INTERRUPTED if interrupts.count > 1 else 0
 
 
@@ -81,20 +84,22 @@ async def serve_until(
     *,
     say: Callable[[str], None],
     show: Callable[[str], None],
+    hangups: Hangups | None = None,
 ) -> None:
     """Serves until `interrupts` counts one, or the service or its worker ends by itself."""
     log = ServiceLog(settings.serving.log, clock=SystemClock(), write=say, show=show)
     async with (
         open_machine(settings, readers=READERS) as machine,
-        swept(machine, log.say),
+        swept(machine, log.say, retention_s=settings.serving.retention_s),
         AsyncExitStack() as stack,
     ):
         machine.find_price.load()
         _check_place(machine, request.host)
+        check_key_file(settings)
         listener = _listen(request.host, request.port)
         stack.callback(listener.close)
         figures = WorkerFigures()
-        worker = None
+        worker = vendors = None
         if request.works:
             vendors = await stack.enter_async_context(open_vendors(settings, machine.clock, say=log.say))
             worker = start_worker(machine, vendors, say=log.say, asked=LaneLimits(), figures=figures)
@@ -111,6 +116,8 @@ async def serve_until(
         targets = stack.enter_context(webhook_targets(settings))
         await stack.enter_async_context(delivering(machine, targets, log.say))
         service = _service(machine, (files_of, targets), request, (insight, log))
+        reloaded = Reloaded(machine=machine, offers=service.offers, vendors=vendors, worker=worker, say=log.say)
+        await stack.enter_async_context(reloading(hangups, reloaded, settings))
         server = _Server(_config(service, doorkeeper, log, grace_s=settings.grace_s))
         log.say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
         _show_first_key(machine, log)
@@ -193,8 +200,7 @@ def _service(
         targets=targets,
         clock=machine.clock,
         chance=machine.chance,
-        destinations=machine.settings.destinations,
-        model=machine.settings.model,
+        offers=Offers(machine.settings.destinations, machine.settings.model),
         ceilings=request.ceilings,
         watching=Watching(machine.clock),
         version=version("batchwright"),
@@ -227,6 +233,8 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        # Before anybody is told of the address: what connects from now on waits for its answer, and is not refused.
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise UsageError(

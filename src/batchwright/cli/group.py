@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "usage": "Sum up tokens and cost by day, vendor and model.",
     "work": "Work on all batches of this machine.",
     "serve": "Serve this machine's batches over HTTP.",
+    "backup": "Copy the state of all batches to a file, while they run.",
     "keys": "Make, list, bound and revoke keys of the service.",
     "model": "Manage the local model.",
 }

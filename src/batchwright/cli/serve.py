@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchwright.cli import options
+
+if TYPE_CHECKING:
+    from batchwright.settings import Settings
 
 
 @click.command(name="serve")
@@ -31,9 +34,11 @@ def serve_command(no_work: bool, **given: Any) -> int:
     from batchwright.cli.running import run_to_end
     from batchwright.settings.table import LogForm
 
-    settings = options.load_settings(given)
-    serving = settings.serving
+    def load() -> Settings:
+        return options.load_settings(given, sends_rows=True)
+
+    serving = load().serving
     request = ServeRequest(host=serving.host, port=serving.port, works=not no_work, ceilings=serving.ceilings)
     # In a log of objects a bare line would be none, and a key has no place in a log at all.
     show = click.echo if serving.log is LogForm.JSON else say
-    return run_to_end(serve(settings, request, say=say, show=show), sends=True)
+    return run_to_end(serve(load, request, say=say, show=show), sends=True)

@@ -133,6 +133,28 @@ class Floor:
         batch = LaneLimits(concurrency=spec.concurrency, rpm=spec.rpm, tpm=spec.tpm, timeout_s=spec.timeout_s)
         return self._settings.asked.over(batch).over(self._settings.vendor_limits.get(key.vendor, LaneLimits()))
 
+    def reload(self, settings: WorkerSettings, now_s: float) -> None:
+        """Other limits of vendors, and other prices. What a batch or this process asked for itself stays."""
+        before, self._settings = self._settings, settings
+        for desk in self.desks.values():
+            vendor = desk.key.vendor
+            desk.price = self._find_price(desk.destination, desk.key.model)
+            was = before.vendor_limits.get(vendor, LaneLimits())
+            now = settings.vendor_limits.get(vendor, LaneLimits())
+            if was == now:
+                continue
+            had = desk.limits
+            limits = LaneLimits(
+                concurrency=now.concurrency if had.concurrency == was.concurrency else had.concurrency,
+                rpm=now.rpm if had.rpm == was.rpm else had.rpm,
+                tpm=now.tpm if had.tpm == was.tpm else had.tpm,
+                timeout_s=had.timeout_s,
+            )
+            desk.limits = limits
+            desk.lane.set_ceiling(limits.concurrency or settings.concurrency)
+            rates = (limits.rpm / desk.sharers, limits.tpm / desk.sharers)
+            desk.lane.set_rates(now_s, requests_per_minute=rates[0], tokens_per_minute=rates[1])
+
     def find_suspect(self, now_s: float) -> tuple[LaneQueue, int] | None:
         """The first row that is to be out alone and could go now, and its queue."""
         for segment in self.segments.values():

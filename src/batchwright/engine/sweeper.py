@@ -12,6 +12,8 @@ from batchwright.ports.store import Store, WorkerRow
 
 SWEEP_EVERY_S = 5.0
 SWEEP_LEASE_MS = 15_000
+OLD_BATCHES_MAX = 20
+"""Batches past their retention that one pass deletes."""
 STEPS_MAX = 20
 """Of each kind in one pass: a pass is short, and the next one goes on."""
 
@@ -41,13 +43,15 @@ class Sweeper:
             self._store.mark_dead(dead, now_ms)
         return len(dead)
 
-    def sweep(self, now_ms: int) -> None:
-        """One bounded pass."""
+    def sweep(self, now_ms: int, *, keep_ended_ms: int = 0) -> None:
+        """One bounded pass. `keep_ended_ms`: batches that ended longer ago are deleted; 0: none."""
         self.bury_dead(now_ms)
         if not self._store.take_lease("sweeper", self._owner, now_ms, SWEEP_LEASE_MS):
             return
         try:
             self._pass(now_ms)
+            if keep_ended_ms:
+                self._drop_old(now_ms - keep_ended_ms)
         finally:
             # Given back at once: the next command's pass is not to wait for a lease that nobody uses.
             self._store.take_lease("sweeper", self._owner, now_ms, 0)
@@ -69,6 +73,12 @@ class Sweeper:
         if row.host == self._host:
             return self._locks.is_free(worker_lock_name(row.worker))
         return now_ms - row.heartbeat_ms > self._lease_ms
+
+    def _drop_old(self, before_ms: int) -> None:
+        """Oldest first; one whose answers a process is writing to a file now is left for a later pass."""
+        for batch_id in self._store.ended_before(before_ms, OLD_BATCHES_MAX):
+            if self._locks.is_free(run_lock_name(batch_id)):
+                self._store.drop_batch(batch_id)
 
     def _drop_abandoned(self) -> None:
         """An intake whose process has ended can never be finished: the same command takes its input in anew."""

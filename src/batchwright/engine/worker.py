@@ -14,8 +14,8 @@ reserved, and nothing counts as done before its checkpoint has landed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from batchwright.core.errors import NotNow, StoreError, VendorUnavailable, WrongState
 from batchwright.core.worker_id import WorkerId
@@ -27,7 +27,7 @@ from batchwright.engine.desk import LaneDesk
 from batchwright.engine.floor import FindPrice, Floor
 from batchwright.engine.heart import Heart
 from batchwright.engine.sender import Sender
-from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX, WorkerSettings
+from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX, LaneLimits, WorkerSettings
 from batchwright.engine.writer import Writer
 from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.observer import LaneView, WorkerFigures, WorkerView
@@ -142,6 +142,18 @@ class Worker:
         """This process has committed something that there may be segments of; another's commits are noticed."""
         self._claim_after_s = 0.0
         self.wake_now()
+
+    def reload(self, vendor_limits: Mapping[str, LaneLimits]) -> None:
+        """Vendors have other limits, keys or prices than before. Rows that are out end under those they went with."""
+        now_s = self._clock.now_s()
+        self.settings = replace(self.settings, vendor_limits=vendor_limits)
+        self.floor.reload(self.settings, now_s)
+        self.lacking.clear()
+        for desk in list(self.floor.desks.values()):
+            desk.probe_at_s = now_s  # what it pauses for may be mended
+            if not desk.opening and (desk.vendor is not None or desk.missing_key):
+                self._open_vendor(desk)
+        self.look_again()
 
     def wake_now(self) -> None:
         self._dirty.set()

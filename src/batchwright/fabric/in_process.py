@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from batchwright.ports.observer import WorkerView
 
@@ -17,6 +17,8 @@ class HostedWorker(Protocol):
     def look_again(self) -> None: ...
 
     def view(self) -> WorkerView: ...
+
+    def reload(self, vendor_limits: Mapping[str, Any]) -> None: ...
 
 
 class LoopWorker:
@@ -47,6 +49,11 @@ class LoopWorker:
         """Batches were submitted, reopened or resumed by this very process."""
         if not self._task.done():
             self._worker.look_again()
+
+    def reload(self, vendor_limits: Mapping[str, Any]) -> None:
+        """Other limits of vendors, keys and prices than it began with."""
+        if not self._task.done():
+            self._worker.reload(vendor_limits)
 
     def view(self) -> WorkerView | None:
         return None if self._task.done() else self._worker.view()

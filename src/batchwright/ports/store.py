@@ -256,6 +256,9 @@ class Store(Keys, FileStore, Webhooks, Protocol):
     def drop_batch(self, batch_id: str) -> None:
         """Removes an accepting, settled or refused batch and all that belongs to it. Raises WrongState for another."""
 
+    def ended_before(self, before_ms: int, limit: int) -> list[str]:
+        """Batches that ended before that moment, the oldest end first."""
+
     # work --------------------------------------------------------------------------------------------------------
     def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
         """A new incarnation of a name marks older ones of that name dead; their segments become claimable."""

@@ -42,6 +42,16 @@ class Ceilings:
     """Of `data.content` in an export's envelope; a larger export has a link in its place."""
 
 
+class Offers:
+    """Where rows of new submits can go. Changed as a whole when the settings are read again."""
+
+    def __init__(self, destinations: tuple[Destination, ...], model: str = "") -> None:
+        self.destinations, self.model = destinations, model
+
+    def change(self, destinations: tuple[Destination, ...], model: str) -> None:
+        self.destinations, self.model = destinations, model
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     batches_of: Callable[[Tenant], Batches]
@@ -51,10 +61,7 @@ class Service:
     targets: Targets
     clock: Clock
     chance: Chance
-    destinations: tuple[Destination, ...]
-    """Where rows can go, in order of preference."""
-    model: str = ""
-    """Of rows that name none; empty: those are refused."""
+    offers: Offers
     ceilings: Ceilings = field(default_factory=Ceilings)
     watching: Watching
     """Who looks on at which batch."""
@@ -66,3 +73,13 @@ class Service:
     open_metrics: bool = False
     report: Callable[[str], None]
     """Takes a sentence about something that went wrong and was survived."""
+
+    @property
+    def destinations(self) -> tuple[Destination, ...]:
+        """Where rows can go, in order of preference."""
+        return self.offers.destinations
+
+    @property
+    def model(self) -> str:
+        """Of rows that name none; empty: those are refused."""
+        return self.offers.model

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, delete, exists, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, select, text, update
 
 from batchwright.core.errors import WrongState
 from batchwright.store import batches, idempotency, webhooks
 from batchwright.store.blobs import TableBlobs, input_key
 from batchwright.store.schema import (
+    ENDED,
     allowance,
     batch,
     blob,
@@ -27,6 +28,12 @@ SEGMENTS_A_STEP = 1_000
 
 _HIDE = update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(phase="dropping")
 _BEGUN = select(batch.c.batch_id).where(batch.c.phase == "dropping")
+_ENDED_BEFORE = (
+    select(batch.c.batch_id)
+    .where(text(ENDED), batch.c.settled_at_ms < bindparam("before_ms"), text("phase IN ('settled', 'refused')"))
+    .order_by(batch.c.settled_at_ms)
+    .limit(bindparam("at_most"))
+)
 _LAST_NUMBERS = (
     select(segment.c.number)
     .where(segment.c.batch_id == bindparam("batch_id"))
@@ -50,6 +57,10 @@ _DELETE_SUMS, _DELETE_REST = (
     for tables in ((pick, tally, tally_count), (allowance, pause, file_batch, file, batch))
 )
 _BEGIN_ANEW = update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(rows=0, segments=0, segments_open=0)
+
+
+def ended_before(connection: Connection, before_ms: int, limit: int) -> list[str]:
+    return list(connection.execute(_ENDED_BEFORE, {"before_ms": before_ms, "at_most": limit}).scalars())
 
 
 def hide(connection: Connection, batch_id: str) -> None:

@@ -57,6 +57,7 @@ OF_BATCH = "batch_id <> ''"
 UNREADY = "state <> 'ready'"
 EXPIRES = "expires_at_ms > 0"
 UNSETTLED = "phase <> 'settled' AND phase <> 'dropping'"
+ENDED = "settled_at_ms > 0"
 HAS_KEY = "key_id <> ''"
 """Of usage: what `run` does has no key, and costs no index entry."""
 UNSETTLED_OF_KEY = f"{UNSETTLED} AND key_id <> ''"
@@ -118,6 +119,7 @@ Index("batch_by_account", batch.c.account, batch.c.seq)
 Index("batch_by_identity", batch.c.identity)
 Index("batch_by_phase", batch.c.phase)
 Index("batch_by_source", batch.c.source)
+Index("batch_ended", batch.c.settled_at_ms, sqlite_where=text(ENDED))
 Index("batch_unsettled_of_key", batch.c.key_id, sqlite_where=text(UNSETTLED_OF_KEY))
 
 segment = Table(

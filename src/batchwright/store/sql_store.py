@@ -85,6 +85,10 @@ class SqlStore:
             dropping.hide(connection, batch_id)
         self._drop(batch_id)
 
+    def ended_before(self, before_ms: int, limit: int) -> list[str]:
+        with self._connections.read() as connection:
+            return dropping.ended_before(connection, before_ms, limit)
+
     def _drop(self, batch_id: str) -> None:
         more = True
         while more:

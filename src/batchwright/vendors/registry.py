@@ -86,6 +86,13 @@ class OpenVendors:
             if failed and self._opening.get(key) is task:
                 del self._opening[key]
 
+    def renew(self, keys: Mapping[str, str], dotenv_keys: Mapping[str, str], dotenv_file: str) -> None:
+        """Other keys from now on: whoever opens a vendor again gets one that has them. What is out under an old one
+        ends as it would have."""
+        self._keys, self._dotenv_keys, self._dotenv_file = keys, dotenv_keys, dotenv_file
+        for place in [place for place in self._opening if place[0].protocol == "openai"]:
+            del self._opening[place]  # these hold a key and nothing else: their connections are the client's
+
     async def close(self) -> None:
         tasks = list(self._opening.values())
         self._opening.clear()

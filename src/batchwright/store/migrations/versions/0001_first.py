@@ -128,6 +128,7 @@ def upgrade() -> None:
     op.create_index("batch_by_identity", "batch", ["identity"], unique=False)
     op.create_index("batch_by_phase", "batch", ["phase"], unique=False)
     op.create_index("batch_by_source", "batch", ["source"], unique=False)
+    op.create_index("batch_ended", "batch", ["settled_at_ms"], unique=False, sqlite_where=sa.text("settled_at_ms > 0"))
     op.create_index(
         "batch_unsettled_of_key",
         "batch",

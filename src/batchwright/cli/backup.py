@@ -1,0 +1,29 @@
+"""`batchwright backup`."""
+
+from __future__ import annotations
+
+import click
+
+from batchwright.cli import options
+
+
+@click.command(name="backup")
+@click.argument("file", type=click.Path(dir_okay=False))
+def backup_command(file: str) -> None:
+    """Copy the state of all batches to a file, while they run.
+
+    The copy is what was durable at one moment. To go back to it, end every command here and put it in the place of
+    batchwright.sqlite in the state folder (BATCHWRIGHT_HOME). A file that exists is never overwritten.
+
+    \b
+    Examples:
+      batchwright backup batches.sqlite
+      batchwright backup /backups/monday.sqlite
+    """
+    from pathlib import Path
+
+    from batchwright import assemble
+    from batchwright.cli.running import run_to_end
+
+    size = run_to_end(assemble.backup(options.load_settings({}), Path(file)))
+    click.echo(f"{file}: {size:,} bytes.", err=True)
