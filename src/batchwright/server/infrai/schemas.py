@@ -46,7 +46,6 @@ STATUS = shape(
         "pending_count": COUNT,
         "settled_count": COUNT,
         "error_kinds": COUNTS_BY_KIND,
-        "estimated_cost_usd": USD,
         "cost_usd": USD,
         "unpriced_count": COUNT,
         "possible_double_payments": COUNT,
