@@ -47,6 +47,7 @@ STATUS = shape(
         "settled_count": COUNT,
         "error_kinds": COUNTS_BY_KIND,
         "cost_usd": USD,
+        "estimated_cost_usd": USD,
         "unpriced_count": COUNT,
         "possible_double_payments": COUNT,
         "usage": USAGE,
