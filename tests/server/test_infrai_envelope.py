@@ -128,6 +128,9 @@ def test_no_route_and_no_method_are_told_in_the_envelope(service: RunningService
         (b'{"requests": [{}], "batch_timout": 5}', "INVALID_REQUEST", "batch_timout"),
         (b'{"requests": [{}], "batch_timeout": "soon"}', "INVALID_REQUEST", "batch_timeout"),
         (b'{"requests": [{}], "batch_timeout": 1e400}', "INVALID_REQUEST", "batch_timeout"),
+        (b'{"requests": [{}], "batch_timeout": ' + b"9" * 400 + b"}", "INVALID_REQUEST", "batch_timeout"),
+        (b'{"requests": [{}], "max_attempts": ' + b"9" * 400 + b"}", "INVALID_REQUEST", "max_attempts"),
+        (b'{"requests": [{}], "max_cost_usd": ' + b"9" * 400 + b"}", "INVALID_REQUEST", "max_cost_usd"),
         (b'{"requests": [{}], "max_cost_usd": -1}', "INVALID_REQUEST", "max_cost_usd"),
         (b'{"requests": [{}], "on_gate": "maybe"}', "INVALID_REQUEST", "on_gate"),
         (b'{"requests": [{}], "metadata": {"a": {}}}', "INVALID_REQUEST", "metadata"),
@@ -139,6 +142,7 @@ def test_a_body_that_is_no_batch_is_refused_whole(
     answer = service.clients[0].post(f"{BATCH}/submit", content=content, headers={"Content-Type": "application/json"})
     error = refusal(answer)
     assert (error["code"], error.get("param")) == (code, param), error
+    assert len(error["message"]) < 500, "what was sent is shown, not sent back"
     assert service.get(f"{BATCH}/list").json()["data"]["items"] == []
 
 

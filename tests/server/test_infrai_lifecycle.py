@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +215,58 @@ def test_a_copy_of_a_runs_failed_rows_is_not_taken_for_the_run(tmp_path: Path, v
         copied = done(service, "retry", first, {"as": "new"})["batch_id"]
         assert service.ended(copied)["state"] == "completed"
     assert command(*run).report["batch_id"] == first
+
+
+def test_two_retries_at_once_begin_one_round(scripted: RunningService, vendor: ScriptedVendor) -> None:
+    batch_id = scripted.submit([chat("[[status=400 times=1]] a"), chat("b")])
+    scripted.ended(batch_id)
+    vendor.set(hold=True)
+    clients = [scripted.client() for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda client: client.post(f"{BATCH}/retry/{batch_id}"), clients))
+    assert sorted(answer.status_code for answer in answers) == [200, 409, 409, 409]
+    assert scripted.status(batch_id)["round"] == 1
+    vendor.set(hold=False)
+    assert scripted.ended(batch_id)["completed_count"] == 2
+
+
+def test_rows_that_all_fail_alike_stop_the_batch_unless_it_is_to_pause(scripted: RunningService) -> None:
+    rows = [chat(f"[[status=400 code=no]] {number}") for number in range(200)]
+    stopped = scripted.ended(scripted.submit(rows))
+    assert (stopped["state"], stopped["failed_count"]) == ("failed", 200)
+    assert stopped["error_kinds"].keys() == {"invalid_request", "stopped"}
+    batch_id = scripted.submit(rows, on_gate="pause")
+    paused = scripted.until(batch_id, lambda status: status["state"] == "paused")
+    assert paused["error_kinds"].keys() == {"invalid_request"}
+    assert paused["paused_reason"]
+    assert done(scripted, "cancel", batch_id)["state"] in ("cancelling", "cancelled")
+    assert scripted.ended(batch_id)["state"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("call", "content", "code"),
+    [
+        ("retry", b"{", "INVALID_JSON"),
+        ("retry", b"[" * 10_000, "INVALID_REQUEST"),
+        ("retry", b'{"kinds": ' + b"[" * 10_000, "INVALID_REQUEST"),
+        ("retry", b'{"round": NaN}', "INVALID_JSON"),
+        ("retry", b'{"round": 1e400}', "INVALID_REQUEST"),
+        ("retry", b'{"round": ' + b"9" * 400 + b"}", "INVALID_REQUEST"),
+        ("retry", b"\xff\xfe", "INVALID_JSON"),
+        ("retry", b'"retry"', "INVALID_REQUEST"),
+        ("pause", b'{"reason": null}', "INVALID_REQUEST"),
+        ("pause", b'{"reason": "\\ud800"}', "WRONG_STATE"),
+        ("pause", b'{"reason": "' + b"x" * 70_000 + b'"}', "BODY_TOO_LARGE"),
+        ("resume", b'{"max_cost_usd": 1e308}', "INVALID_REQUEST"),
+        ("resume", b'{"max_cost_usd": "nan"}', "INVALID_REQUEST"),
+        ("delete", b"null", "INVALID_REQUEST"),
+    ],
+)
+def test_odd_bodies_are_told_what_is_wrong_and_change_nothing(
+    scripted: RunningService, call: str, content: bytes, code: str
+) -> None:
+    batch_id = scripted.submit([chat("[[status=400]] a")])
+    before = scripted.ended(batch_id)
+    answer = scripted.clients[0].post(f"{BATCH}/{call}/{batch_id}", content=content)
+    assert answer.json()["error"]["code"] == code, answer.text
+    assert scripted.status(batch_id) == before

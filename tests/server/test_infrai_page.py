@@ -47,6 +47,11 @@ def test_every_field_is_listed(scripted: RunningService, vendor: ScriptedVendor)
     answers.append(scripted.post(f"{BATCH}/retry/{batch_id}"))
     scripted.ended(batch_id)
     answers += [scripted.post(f"{BATCH}/export/{batch_id}"), scripted.get("/v1/account/usage")]
+    key = scripted.post("/v1/account/keys/create", {"name": "k", "scopes": ["read"]})
+    key_id = key.json()["data"]["key_id"]
+    answers += [key, scripted.get("/v1/account/keys/list")]
+    answers.append(scripted.post(f"/v1/account/keys/budget/{key_id}", {"budget_usd": 1}))
+    answers.append(scripted.post(f"/v1/account/keys/revoke/{key_id}"))
     answers += [scripted.get("/v1/discovery"), scripted.get("/v1/discovery/ai.batch.submit")]
     answers += [scripted.post(f"{BATCH}/delete/{batch_id}"), scripted.get(f"{BATCH}/status/{batch_id}")]
     answers.append(scripted.get(f"{BATCH}/list", nonsense="1"))

@@ -9,6 +9,7 @@ DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 MAX_DURATION_S = 3650 * 86400.0
 """Ten years: beyond it a typing error is likelier than a wish, and moments in milliseconds stay well within bounds."""
+SHOWN_CHARS = 60
 
 
 def read_duration(value: object) -> float:
@@ -19,12 +20,19 @@ def read_duration(value: object) -> float:
     expected = 'expected a time above 0 such as "90s", "2m", "1h30m" or a number of seconds'
     seconds = math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+        # A whole number may have more digits than a float can hold.
+        seconds = float(value) if abs(value) <= MAX_DURATION_S else math.inf
     elif isinstance(value, str):
         seconds = _duration_of(value.strip().lower())
     if not 0 < seconds <= MAX_DURATION_S:
-        raise ValueError(f"{expected}, found {value!r}")
+        raise ValueError(f"{expected}, found {shown(value)}")
     return seconds
+
+
+def shown(value: object) -> str:
+    """The value in a message: what was typed may be of any length."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."
 
 
 def _duration_of(text: str) -> float:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from batchwright.core.durations import shown
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.wire.infrai_submit import (
     MAX_KEY_CHARS,
@@ -20,6 +21,7 @@ from batchwright.wire.infrai_submit import (
 from batchwright.wire.json_text import BOM, mend_surrogates
 
 MAX_REASON_CHARS = 500
+MAX_ROUND = 2**31
 
 
 class RetryAs(StrEnum):
@@ -92,8 +94,8 @@ def read_retry(body: bytes) -> RetryCall:
     key = found.idempotency_key or ""
     if len(key) > MAX_KEY_CHARS:
         raise BadSubmit(f"idempotency_key has {len(key)} characters; at most {MAX_KEY_CHARS}", "idempotency_key")
-    if found.round is not None and not (0 <= found.round < 2**31 and found.round == int(found.round)):
-        raise BadSubmit(f"round: expected a whole number from 0, found {found.round}", "round")
+    if found.round is not None and not (0 <= found.round <= MAX_ROUND and found.round == int(found.round)):
+        raise BadSubmit(f"round: expected a whole number from 0, found {shown(found.round)}", "round")
     if how is RetryAs.ROUND:
         _refuse_in_place(found)
     return RetryCall(

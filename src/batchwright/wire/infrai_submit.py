@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from batchwright.core.doubt import OnUncertain
-from batchwright.core.durations import read_duration
+from batchwright.core.durations import read_duration, shown
 from batchwright.core.gate import OnGate
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.webhooks import check_secret
@@ -170,7 +170,7 @@ def read_timeout(value: str | float | None) -> float:
     except ValueError as error:
         raise BadSubmit(f"batch_timeout: {error}", "batch_timeout") from None
     if seconds > MAX_TIMEOUT_S:
-        raise BadSubmit(f"batch_timeout: at most 30 days, found {value!r}", "batch_timeout")
+        raise BadSubmit(f"batch_timeout: at most 30 days, found {shown(value)}", "batch_timeout")
     return seconds
 
 
@@ -199,7 +199,7 @@ def read_amount(value: str | float | None) -> int:
     except ValueError:
         amount = -1
     if not 0 <= amount < 2**63:
-        raise BadSubmit(f"max_cost_usd: expected an amount of USD of at least 0, found {value!r}", "max_cost_usd")
+        raise BadSubmit(f"max_cost_usd: expected an amount of USD of at least 0, found {shown(value)}", "max_cost_usd")
     return amount
 
 
@@ -207,7 +207,7 @@ def _attempts(value: float | None) -> int:
     if value is None:
         return 0
     if not 1 <= value <= 100 or value != int(value):
-        raise BadSubmit(f"max_attempts: expected a whole number from 1 to 100, found {value}", "max_attempts")
+        raise BadSubmit(f"max_attempts: expected a whole number from 1 to 100, found {shown(value)}", "max_attempts")
     return int(value)
 
 
