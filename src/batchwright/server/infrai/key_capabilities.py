@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchwright.core.tenants import Scope
-from batchwright.server.capabilities import MOMENT, TEXT, USD, Capability, Param, Place, field, shape
+from batchwright.server.capabilities import AMOUNT, MOMENT, TEXT, USD, Capability, Param, Place, field, shape
 from batchwright.server.infrai.keys import create_key, list_keys, revoke_key, set_budget
 from batchwright.wire.infrai_keys import MAX_NAME_CHARS, MAX_RPM
 
@@ -15,7 +15,7 @@ KEY_ID = Param(
     about="The key, by its id.",
     required=True,
 )
-AMOUNT = {"type": ["number", "string", "null"]}
+AMOUNT_OR_NONE = {"anyOf": [*AMOUNT["anyOf"], {"type": "null"}]}
 FIELDS = {
     "key_id": TEXT,
     "shown": TEXT,
@@ -43,7 +43,7 @@ KEYS: tuple[Capability, ...] = (
             field("name", {"type": "string", "maxLength": MAX_NAME_CHARS}, "Your word for it."),
             field("scopes", {**FIELDS["scopes"], "minItems": 1}, "What it may do. Default submit and read."),
             field("expires", {"type": ["number", "string"]}, "How long it holds, in seconds, or as 90d."),
-            field("budget_usd", AMOUNT, "What may be spent under it in all. Default: no bound."),
+            field("budget_usd", AMOUNT_OR_NONE, "What may be spent under it in all. Default: no bound."),
             field("rpm", {"type": "integer", "minimum": 1, "maximum": MAX_RPM}, "Requests a minute, at most."),
         ),
         body=True,
@@ -76,7 +76,7 @@ KEYS: tuple[Capability, ...] = (
         summary="Set what may be spent under a key in all; null: no bound.",
         handler=set_budget,
         scope=Scope.ADMIN,
-        params=(KEY_ID, field("budget_usd", AMOUNT, "In USD; null: no bound.", required=True)),
+        params=(KEY_ID, field("budget_usd", AMOUNT_OR_NONE, "In USD; null: no bound.", required=True)),
         response=shape({"key_id": TEXT, "budget_usd": USD}),
     ),
 )
