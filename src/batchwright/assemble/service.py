@@ -91,7 +91,7 @@ async def serve_until(
     ):
         machine.find_price.load()
         _check_place(machine, request.host)
-        listener = _listen(request.host, request.port)
+        listener = listen_at(request.host, request.port)
         stack.callback(listener.close)
         figures = WorkerFigures()
         worker = None
@@ -221,12 +221,13 @@ def _config(service: Service, doorkeeper: Doorkeeper, log: ServiceLog, *, grace_
     )
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen_at(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(BACKLOG)  # who reads the address that is told next may connect at once
     except OSError as error:
         listener.close()
         raise UsageError(
