@@ -93,6 +93,31 @@ def test_segments_without_a_wanted_byte_are_skipped(store: Store) -> None:
     assert list(store.read_segments("batch_a", wanted=frozenset())) == []
 
 
+def test_a_reader_looks_no_further_than_it_is_told(store: Store) -> None:
+    """However few of the rows before that are wanted."""
+    submit(store, "batch_a", [new_segment(number) for number in range(4)])
+    assert [view.number for view in store.read_segments("batch_a", first_index=5, end_index=9)] == [1, 2]
+    assert [view.number for view in store.read_segments("batch_a", end_index=8)] == [0, 1]
+    worker = Worker(store)
+    for _ in range(4):
+        last = worker.one()
+        worker.finish(last, byte=FAILED if last.key.number == 3 else OK)
+    failed = frozenset({FAILED})
+    assert list(store.read_segments("batch_a", end_index=12, wanted=failed)) == []
+    assert [view.number for view in store.read_segments("batch_a", end_index=13, wanted=failed)] == [3]
+
+
+def test_a_reader_is_told_when_its_batch_is_removed(store: Store) -> None:
+    """It would end early, and what was read would look like all of it."""
+    submit(store, "batch_a", [new_segment(number) for number in range(5)])
+    Worker(store).run()
+    views = store.read_segments("batch_a")
+    assert next(views).number == 0
+    store.drop_batch("batch_a")
+    with pytest.raises(NoSuchBatch):
+        next(views)
+
+
 def test_a_reader_goes_on_while_a_worker_writes_and_ends_a_batch(store: Store) -> None:
     submit(store, "batch_a", [new_segment(number) for number in range(5)])
     worker = Worker(store)

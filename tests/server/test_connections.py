@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from batchwright.assemble import connections
+from batchwright.assemble.service import listen_at
 from support.scripted_vendor import ScriptedVendor
 from support.service import BATCH, PATIENCE_S, RunningService, chat, chats, serving
 
@@ -136,3 +137,9 @@ def test_an_answer_that_nobody_takes_is_broken_off(
             assert broken_off.wait(PATIENCE_S)
             assert len(all_of(made)) < LONG_ROWS * LONG_WORD
         assert len(service.results(batch_id, limit=LONG_ROWS)) == LONG_ROWS
+
+
+def test_the_address_that_is_told_answers_at_once() -> None:
+    """Whoever reads it connects before anything else has been done."""
+    with closing(listen_at("127.0.0.1", 0)) as listener, closing(socket.create_connection(listener.getsockname())):
+        pass

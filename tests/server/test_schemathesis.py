@@ -45,8 +45,8 @@ TOGETHER = {
     "account.keys.create",
     "account.keys.budget",
 }
-"""No schema says what is refused there: fields that are right one by one and not together, an amount that is too small
-for a number, a part past the file's end."""
+"""No schema says what is refused there: fields that are right one by one and not together, an amount or a duration that
+is too small for a number, a part past the file's end."""
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
     gathered = Gathered()
     seen = seams.interrupts.count
     failed_rows = 0
-    header, line = line_writer(format_of(delivery), status.batch_id, status.spec.csv_columns)
+    header, line = line_writer(format_of(delivery), status.batch_id, status.spec)
     texts_of = _texts_of(delivery, status)
     with ExitStack() as opened:
         out = await _open(delivery.output, opened, seams)

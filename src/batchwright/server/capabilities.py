@@ -23,6 +23,12 @@ TEXT: Schema = {"type": "string"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 FLAG: Schema = {"type": "boolean"}
 MOMENT: Schema = {"type": ["string", "null"], "description": "ISO 8601 in UTC with microseconds; null: not yet"}
+AMOUNT: Schema = {
+    "anyOf": [
+        {"type": "number", "minimum": 0, "maximum": 9_000_000},
+        {"type": "string", "pattern": r"^[0-9]{1,6}(\.[0-9]{1,12})?$"},
+    ]
+}
 USD: Schema = {"type": ["number", "null"], "description": "USD, at most 12 decimals; null: not known"}
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from typing import assert_never
 
+from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.rows import RowView
 
 
@@ -15,16 +16,14 @@ class OutputFormat(StrEnum):
     CSV = "csv"
 
 
-def line_writer(
-    form: OutputFormat, batch_id: str, csv_columns: Sequence[str] = ()
-) -> tuple[bytes, Callable[[RowView], bytes]]:
-    """The head, and the writer of a row's line with its line end. `csv_columns`: the input's own, of a table. A writer
-    is for one file and one thread at a time."""
+def line_writer(form: OutputFormat, batch_id: str, spec: BatchSpec) -> tuple[bytes, Callable[[RowView], bytes]]:
+    """The head, and the writer of a row's line with its line end. A writer is for one file and one thread at a time."""
     match form:
         case OutputFormat.INFRAI:
             from batchwright.wire.results import infrai_line
 
-            return b"", infrai_line
+            regions = regions_of(spec)
+            return b"", lambda view: infrai_line(view, regions)
         case OutputFormat.OPENAI:
             from batchwright.wire.openai_lines import openai_line
 
@@ -32,7 +31,12 @@ def line_writer(
         case OutputFormat.CSV:
             from batchwright.wire.table_lines import TableLines
 
-            table = TableLines(csv_columns)
+            table = TableLines(spec.csv_columns)
             return table.header(), table.line
         case _:
             assert_never(form)
+
+
+def regions_of(spec: BatchSpec) -> dict[str, str]:
+    """Where its vendors are, by name, of those of which it was said."""
+    return {to.vendor: to.region for to in spec.destinations if to.region}

@@ -7,7 +7,7 @@ vendor sent: an answer that is no JSON becomes a JSON string.
     ok              true, false, or null for a row that has not ended (then `state` says pending or reserved)
     cost_usd        null where nothing is known of its cost; else the known part, so that the lines of a file add up
                     to the batch's known cost
-    region          always null: where a vendor computes is not known here; Infrai's clients read the field
+    region          where the vendor is, in the words of who set it up; null: nobody said
     error.cause     what the vendor (or the check of the row) said: http_status, code, param; absent if nothing
     response        the vendor's whole last answer; absent if there was none
 """
@@ -35,33 +35,41 @@ _CLOSED: dict[FailureKind, str] = {
 }
 _RETRYABLE = (b"false", b"true")
 
+Regions = Mapping[str, str]
+"""By vendor; one without a region is left out."""
+NOWHERE: Regions = {}
 
-def infrai_line(view: RowView) -> bytes:
+
+def infrai_line(view: RowView, regions: Regions = NOWHERE) -> bytes:
     """One output line, with its newline. Never raises for anything that a vendor or a row's text may hold."""
     record = view.record
     flags = _FLAG_TEXT.get(view.byte)
     if record is None or flags is None:
-        return _other_line(view)
+        return _other_line(view, _region(record, regions))
     reply = read_reply(record.body)
     # Joined, not formatted: a join takes the pieces of an answer as they are, without a copy of each.
-    return b"".join((*_success(view, record, reply, flags), b',"response":', reply.whole, b"}\n"))
+    pieces = _success(view, record, reply, flags=flags, region=_region(record, regions))
+    return b"".join((*pieces, b',"response":', reply.whole, b"}\n"))
 
 
-def page_item(view: RowView, *, response: bool, regions: Mapping[str, str]) -> bytes:
-    """One item of a page of results: the line without its newline, and where its vendor is (`regions`, by vendor); the
-    vendor's whole answer only if asked for."""
+def page_item(view: RowView, *, response: bool, regions: Regions) -> bytes:
+    """One item of a page of results: the line without its newline; the vendor's whole answer only if asked for."""
     record = view.record
     flags = _FLAG_TEXT.get(view.byte)
-    known = regions.get(record.vendor, "") if record is not None else ""
-    region = (b',"region":', string(known) if known else NULL, b"}")
+    region = _region(record, regions)
     if record is None or flags is None:
-        return b"".join((_other_line(view, response=response).removesuffix(b"}\n"), *region))
+        return _other_line(view, region, response=response)[:-1]
     reply = read_reply(record.body)
-    pieces = _success(view, record, reply, flags)
-    return b"".join((*pieces, b',"response":', reply.whole, *region)) if response else b"".join((*pieces, *region))
+    pieces = _success(view, record, reply, flags=flags, region=region)
+    return b"".join((*pieces, b',"response":', reply.whole, b"}")) if response else b"".join((*pieces, b"}"))
 
 
-def _success(view: RowView, record: Record, reply: Reply, flags: bytes) -> tuple[bytes, ...]:
+def _region(record: Record | None, regions: Regions) -> bytes:
+    known = regions.get(record.vendor, "") if record is not None else ""
+    return string(known) if known else NULL
+
+
+def _success(view: RowView, record: Record, reply: Reply, *, flags: bytes, region: bytes) -> tuple[bytes, ...]:
     """A success's line up to its response."""
     return (
         b'{"ok":true,"request_index":%d,' % view.request_index,
@@ -70,7 +78,9 @@ def _success(view: RowView, record: Record, reply: Reply, flags: bytes) -> tuple
         cost_text(record),
         b',"vendor":',
         string(record.vendor),
-        b',"region":null,"result":{"content":',
+        b',"region":',
+        region,
+        b',"result":{"content":',
         reply.content,
         b',"finish_reason":',
         reply.finish_reason,
@@ -110,7 +120,7 @@ def _label(view: RowView) -> bytes:
     return label if row.source_index < 0 else b'%b"source_index":%d,' % (label, row.source_index)
 
 
-def _other_line(view: RowView, *, response: bool = True) -> bytes:
+def _other_line(view: RowView, region: bytes, *, response: bool = True) -> bytes:
     record = view.record
     ended = row_map.is_end(view.byte)
     state = b"" if ended else b'"state":"%b",' % row_map.name_of(view.byte).encode()
@@ -118,9 +128,10 @@ def _other_line(view: RowView, *, response: bool = True) -> bytes:
     if response and record is not None and record.body:
         answer = b',"response":%b' % read_reply(record.body).whole
     head = b'{"ok":%b,%b"request_index":%d,%b' % (b"false" if ended else NULL, state, view.request_index, _label(view))
-    return head + b'"cost_usd":%b,"vendor":%b,"region":null,"error":%b,"flags":[],"attempts":%d%b}\n' % (
+    return head + b'"cost_usd":%b,"vendor":%b,"region":%b,"error":%b,"flags":[],"attempts":%d%b}\n' % (
         cost_text(record),
         string(record.vendor) if record is not None and record.vendor else NULL,
+        region,
         _error(view) if ended else NULL,
         record.attempts if record is not None else 0,
         answer,

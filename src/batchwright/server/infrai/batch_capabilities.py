@@ -10,7 +10,7 @@ from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.gate import OnGate
 from batchwright.core.tenants import Scope
-from batchwright.server.capabilities import BATCH_ID, COUNT, TEXT, Capability, Schema, field, header, query
+from batchwright.server.capabilities import AMOUNT, BATCH_ID, COUNT, TEXT, Capability, Schema, field, header, query
 from batchwright.server.infrai import schemas
 from batchwright.server.infrai.export import EXPORTED, WRITTEN, Form, download_csv, download_jsonl, export
 from batchwright.server.infrai.lifecycle import cancel, delete, pause, resume, retry
@@ -28,12 +28,6 @@ DURATION: Schema = {
         {"type": "string", "pattern": "^([1-9][0-9]{0,5}s?|[1-9][0-9]{0,3}m|[1-9][0-9]?h|([1-9]|[12][0-9]|30)d)$"},
     ],
     "examples": [1800, "30m", "24h"],
-}
-AMOUNT: Schema = {
-    "anyOf": [
-        {"type": "number", "minimum": 0, "maximum": 9_000_000},
-        {"type": "string", "pattern": r"^[0-9]{1,6}(\.[0-9]{1,12})?$"},
-    ]
 }
 METADATA: Schema = {
     "type": "object",

@@ -201,8 +201,7 @@ async def _form(ask: Ask) -> Form:
 
 async def _file(ask: Ask, form: Form) -> RowFile:
     status = await ask.batches.status(ask.batch_id())
-    columns = status.spec.csv_columns
-    head, line = line_writer(WRITTEN[form].output, status.batch_id, columns)
+    head, line = line_writer(WRITTEN[form].output, status.batch_id, status.spec)
     return RowFile(
         name=f"{status.batch_id}.{form.value}",
         batches=ask.batches,
@@ -210,7 +209,7 @@ async def _file(ask: Ask, form: Form) -> RowFile:
         tag=tag_of(status),
         head=head,
         line=line,
-        texts_of=None if form is Form.CSV and columns else frozenset(),
+        texts_of=None if form is Form.CSV and status.spec.csv_columns else frozenset(),
     )
 
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from batchwright.ports.keys import ApiKey
 from batchwright.server.asking import Ask
-from batchwright.server.bodies import read_body
+from batchwright.server.bodies import read_json
 from batchwright.server.envelope import usd
 from batchwright.server.faults import Fault
 from batchwright.server.infrai.status_view import moment
@@ -80,7 +80,7 @@ def _amount(picousd: int) -> object:
 
 
 async def _read(ask: Ask, read: Callable[[bytes], T]) -> T:
-    body = await read_body(ask.request, MAX_BODY_BYTES)
+    body = await read_json(ask.request, MAX_BODY_BYTES)
     try:
         return read(body)
     except BadKeyBody as error:

@@ -13,6 +13,7 @@ from batchwright.core import row_map
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.server.asking import Ask
 from batchwright.server.faults import Fault
+from batchwright.wire.output_lines import regions_of
 from batchwright.wire.results import page_item
 
 OPENED_SEGMENTS = 40
@@ -33,7 +34,7 @@ async def results(ask: Ask) -> Response:
     wanted = _wanted(ask, pending="pending" in include)
     status = await ask.batches.status(batch_id)
     response = "response" in include
-    regions = {to.vendor: to.region for to in status.spec.destinations if to.region}
+    regions = regions_of(status.spec)
     items: list[Raw] = []
     next_index: int | None = None
     opened = 0
