@@ -65,7 +65,7 @@ class StoreFiles:
                 begun.file_id, begun.account, owner=self._upload_lock, now_ms=begun.created_at_ms
             )
         )
-        return StoreUpload(self._store, begun, writer=self._writer, clock=self._clock)
+        return StoreUpload(self._store, begun, writer=self._writer)
 
     async def find(self, file_id: str) -> StoredFile:
         return await asyncio.to_thread(self._store.find_file, self._tenant.account, file_id, self._clock.now_ms())
