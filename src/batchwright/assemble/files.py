@@ -45,10 +45,12 @@ async def open_files(
     running = asyncio.create_task(intakes.run(), name="intakes of files")
 
     def files_of(tenant: Tenant) -> Files:
+        batches = machine.batches.of(tenant)
         return StoreFiles(
             machine.store,
             tenant=tenant,
-            batches=machine.batches.of(tenant),
+            batches=batches,
+            check_credit=batches.check_credit,
             writer=machine.writer,
             clock=machine.clock,
             chance=machine.chance,
