@@ -162,3 +162,4 @@ models = ["small", "gpt-x"]
         with pytest.raises(openai.NotFoundError) as refused:
             client.models.retrieve("local/none-such")
         assert refused.value.param == "model"
+        assert service.get("/v1/models/").status_code == 404

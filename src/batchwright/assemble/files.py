@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from batchwright.assemble import Machine
 from batchwright.core.tenants import Tenant
@@ -63,5 +63,6 @@ async def open_files(
         yield files_of
     finally:
         running.cancel()
-        await asyncio.wait([running])
+        with suppress(asyncio.CancelledError):
+            await running
         held.release()
