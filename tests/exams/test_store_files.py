@@ -178,6 +178,7 @@ def test_a_refused_batch_has_no_rows_and_stands(store: Store) -> None:
     ):
         with pytest.raises(WrongState):
             refused()
+    assert store.check("batch_a") == []
     store.drop_batch("batch_a")
     with pytest.raises(NoSuchBatch):
         store.get_file_batch("batch_a")
