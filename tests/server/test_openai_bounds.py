@@ -124,6 +124,20 @@ def until(service: RunningService, condition: Callable[[], bool]) -> None:
         service.get("/v1/models")
 
 
+def test_an_upload_that_stands_still_is_given_up(tmp_path: Path) -> None:
+    with serving(tmp_path, ceilings=Ceilings(silent_s=0.2)) as service:
+        host, port = service.base_url.removeprefix("http://").split(":")
+        head = (
+            f"POST /v1/files HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.key}\r\nContent-Length: 1000\r\n"
+            "Content-Type: multipart/form-data; boundary=b\r\n\r\n--b\r\n"
+        )
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
+            connection.sendall(head.encode())
+            answer = connection.makefile("rb").readline()
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert service.get("/v1/files").json()["data"] == []
+
+
 def test_two_with_one_key_at_once_make_one_batch(service: RunningService) -> None:
     file = upload(sdk(service), chat_rows("a"))
 
