@@ -61,6 +61,7 @@ def test_attempts_go_on_for_about_a_day() -> None:
 def test_each_end_and_the_pause_are_events() -> None:
     events = {state: event_of(state) for state in BatchState}
     assert {event for event in events.values() if event is not None} == set(EventType)
-    assert {state for state, event in events.items() if event is None} == (
-        set(BatchState) - TERMINAL - {BatchState.PAUSED} | {BatchState.REFUSED}
-    )
+    assert {state for state, event in events.items() if event is None} == set(BatchState) - TERMINAL - {
+        BatchState.PAUSED
+    }
+    assert events[BatchState.REFUSED] is EventType.FAILED

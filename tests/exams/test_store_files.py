@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from batchwright.core.errors import KeyReused, NoSuchBatch, NoSuchFile, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.tenants import Tenant
+from batchwright.core.webhooks import EVERY_EVENT, EventType
 from batchwright.ports.files import FileBatchRow, FilePage, LineError, StoredFile
 from batchwright.ports.store import Idempotency, NewBatch, Store
+from batchwright.ports.webhooks import Webhook
 from support.store_drive import INTAKE, Worker, new_segment, spec
 
 DAY_MS = 86_400_000
@@ -178,9 +181,30 @@ def test_a_refused_batch_has_no_rows_and_stands(store: Store) -> None:
     ):
         with pytest.raises(WrongState):
             refused()
+    assert store.check("batch_a") == []
     store.drop_batch("batch_a")
     with pytest.raises(NoSuchBatch):
         store.get_file_batch("batch_a")
+
+
+def test_a_refusal_is_told_as_a_failure(store: Store) -> None:
+    webhook = Webhook(
+        webhook_id="wh_a",
+        account="acme",
+        url="https://a.example/",
+        events=EVERY_EVENT,
+        secret="correct horse",
+        headers={},
+        created_at_ms=1_000,
+    )
+    store.add_webhook(webhook, None)
+    upload(store, "file-a")
+    make(store)
+    for _ in range(2):  # the second finds it ended
+        with suppress(WrongState):
+            store.refuse_file_batch("batch_a", [ERROR], 3_000)
+    (told,) = store.list_deliveries("wh_a", before=0, limit=10)
+    assert (told.batch_id, told.type, told.created_at_ms) == ("batch_a", EventType.FAILED, 3_000)
 
 
 def test_files_of_a_batch_come_with_its_end_and_go_with_its_round(store: Store) -> None:

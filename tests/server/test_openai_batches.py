@@ -256,9 +256,29 @@ def test_a_body_that_asks_for_no_batch_names_the_parameter(
     assert error["message"]
 
 
-def test_a_body_that_is_no_json(service: RunningService) -> None:
-    answer = service.clients[0].post("/v1/batches", content=b"{")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"input_file_id": NaN}',
+        b'{"input_file_id": "file-1", "input_file_id": {}}',
+        b'{"metadata": {"a": "\\ud800"}, "input_file_id": "x", "endpoint": "/v1/x", "completion_window": "24h"}',
+        b'{"metadata": ' + b'{"a":' * 20_000 + b"1" + b"}" * 20_000 + b"}",
+        b'{"endpoint": ' + b"[" * 30_000,
+    ],
+    ids=lambda body: str(body[:24]),
+)
+def test_a_body_that_is_no_request(service: RunningService, body: bytes) -> None:
+    answer = service.clients[0].post("/v1/batches", content=body)
+    error = answer.json()["error"]
+    assert (answer.status_code in (400, 413), error["type"]) == (True, "invalid_request_error")
+    assert error["message"]
+    assert len(answer.content) < 2_000
+    assert service.get("/v1/batches").json()["data"] == []
 
 
 def test_deleting_the_input_never_harms_the_batch(scripted: RunningService) -> None:

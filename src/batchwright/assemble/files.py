@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from batchwright.assemble import Machine
 from batchwright.core.tenants import Tenant
@@ -45,10 +45,12 @@ async def open_files(
     running = asyncio.create_task(intakes.run(), name="intakes of files")
 
     def files_of(tenant: Tenant) -> Files:
+        batches = machine.batches.of(tenant)
         return StoreFiles(
             machine.store,
             tenant=tenant,
-            batches=machine.batches.of(tenant),
+            batches=batches,
+            check_credit=batches.check_credit,
             writer=machine.writer,
             clock=machine.clock,
             chance=machine.chance,
@@ -61,5 +63,6 @@ async def open_files(
         yield files_of
     finally:
         running.cancel()
-        await asyncio.wait([running])
+        with suppress(asyncio.CancelledError):
+            await running
         held.release()

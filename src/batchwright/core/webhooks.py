@@ -40,7 +40,9 @@ EVERY_EVENT = frozenset(EventType)
 
 
 def event_of(state: BatchState) -> EventType | None:
-    """None for a state that is no event."""
+    """None for a state that is no event. A batch that was refused as a whole has failed, for whoever waits for it."""
+    if state is BatchState.REFUSED:
+        return EventType.FAILED
     try:
         return EventType(f"batch.{state.value}")
     except ValueError:

@@ -75,7 +75,7 @@ class StoreBatches:
             first = await self._replayed(submit, submit.idempotency.key, rows)
             if first is not None:
                 return Submitted(status=first, replayed=True)
-        await self._check_credit(self._tenant.key_id)
+        await self.check_credit()
         now_ms = self._clock.now_ms()
         batch = NewBatch(
             batch_id=submit.batch_id,
@@ -154,6 +154,10 @@ class StoreBatches:
                 raise InUse(f"the first request with the idempotency key {key!r} is still being taken in")
             await self._clock.sleep(LOOK_AGAIN_S)
         return None
+
+    async def check_credit(self) -> None:
+        """Raises CreditSpent if the key's budget is spent: nothing new is taken in under it."""
+        await self._check_credit(self._tenant.key_id)
 
     async def _check_credit(self, key_id: str) -> None:
         """Raises CreditSpent. Of a batch it is the key it was submitted with that pays, whoever asks."""

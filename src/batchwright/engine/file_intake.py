@@ -109,6 +109,8 @@ class FileIntakes:
             pass  # removed meanwhile
         except BatchwrightError as error:
             self._parts.report(f"The rows of {batch_id} were not taken in; it is tried again: {error}")
+        except Exception as error:  # a fault of ours, told as often as it is met; other files go on
+            self._parts.report(f"The rows of {batch_id} were not taken in: {type(error).__name__}: {error}")
         finally:
             lock.release()
 

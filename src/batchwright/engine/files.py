@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from batchwright.core.batch_spec import BatchSpec
@@ -36,6 +36,7 @@ class StoreFiles:
         *,
         tenant: Tenant,
         batches: Batches,
+        check_credit: Callable[[], Awaitable[None]],
         writer: Writer,
         clock: Clock,
         chance: Chance,
@@ -44,6 +45,7 @@ class StoreFiles:
         intakes: FileIntakes,
     ) -> None:
         self._store, self._tenant, self._batches = store, tenant, batches
+        self._check_credit = check_credit
         self._writer, self._clock, self._chance = writer, clock, chance
         self._owner, self._upload_lock, self._intakes = owner, upload_lock, intakes
 
@@ -65,7 +67,7 @@ class StoreFiles:
                 begun.file_id, begun.account, owner=self._upload_lock, now_ms=begun.created_at_ms
             )
         )
-        return StoreUpload(self._store, begun, writer=self._writer, clock=self._clock)
+        return StoreUpload(self._store, begun, writer=self._writer)
 
     async def find(self, file_id: str) -> StoredFile:
         return await asyncio.to_thread(self._store.find_file, self._tenant.account, file_id, self._clock.now_ms())
@@ -121,6 +123,7 @@ class StoreFiles:
         first = await self._first(idempotency)
         if first is not None:
             return first, True
+        await self._check_credit()
         now_ms = self._clock.now_ms()
         batch = NewBatch(
             batch_id=asked.batch_id,

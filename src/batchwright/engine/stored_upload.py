@@ -8,7 +8,6 @@ import threading
 import zstandard
 
 from batchwright.engine.writer import Writer
-from batchwright.ports.clock import Clock
 from batchwright.ports.files import Purpose, StoredFile
 from batchwright.ports.store import Store
 
@@ -57,9 +56,9 @@ def read_piece(store: Store, file_id: str, number: int) -> bytes:
 class StoreUpload:
     """Implements `ports.file_batches.Upload`: at most two pieces are in memory."""
 
-    def __init__(self, store: Store, file: StoredFile, *, writer: Writer, clock: Clock) -> None:
+    def __init__(self, store: Store, file: StoredFile, *, writer: Writer) -> None:
         """`file` as it was begun: its id and account."""
-        self._store, self._writer, self._clock = store, writer, clock
+        self._store, self._writer = store, writer
         self._file = file
         self._buffer = bytearray()
         self._size = self._pieces = 0
@@ -77,7 +76,6 @@ class StoreUpload:
         if self._buffer:
             await self._add(bytes(self._buffer))
             self._buffer.clear()
-        now_ms = self._clock.now_ms()
         done = StoredFile(
             file_id=self._file.file_id,
             account=self._file.account,
@@ -86,7 +84,7 @@ class StoreUpload:
             size=self._size,
             pieces=self._pieces,
             created_at_ms=self._file.created_at_ms,
-            expires_at_ms=now_ms + int(expires_s * MS) if expires_s else 0,
+            expires_at_ms=self._file.created_at_ms + int(expires_s * MS) if expires_s else 0,
         )
         await self._writer.do(lambda: self._store.finish_file(done))
         self._done = True

@@ -24,7 +24,7 @@ class Upload(Protocol):
     async def write(self, data: bytes) -> None: ...
 
     async def finish(self, *, filename: str, expires_s: float) -> StoredFile:
-        """The rest becomes durable and the file is there. `expires_s`: from now; 0: never."""
+        """The rest becomes durable and the file is there. `expires_s`: from its creation; 0: never."""
 
     async def drop(self) -> None:
         """Nothing of it is kept. Harmless after `finish`, which it does not undo."""

@@ -89,7 +89,7 @@ def _check_batch(row: Row[Any], segments: Any) -> list[str]:
         wrong.append(f"the batch says {row.rows} rows, its segments hold {rows}")
     if row.phase in ("open", "settled") and (row.phase == "settled") != (still_open == 0):
         wrong.append(f"the batch is {row.phase} with {still_open} open segments")
-    if (row.phase == "settled") != (row.settled_at_ms > 0):
+    if (row.phase in ("settled", "refused")) != (row.settled_at_ms > 0):
         wrong.append(f"the batch is {row.phase}, settled at {row.settled_at_ms}")
     return wrong
 

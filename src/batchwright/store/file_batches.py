@@ -12,7 +12,7 @@ from batchwright.core.errors import NoSuchBatch
 from batchwright.core.output_files import Lines, output_file_id
 from batchwright.ports.files import FileBatchRow, LineError
 from batchwright.ports.store import NewBatch
-from batchwright.store import files, intake
+from batchwright.store import files, intake, turning
 from batchwright.store.schema import batch, file, file_batch
 
 _ADD = insert(file_batch)
@@ -34,11 +34,6 @@ _TAKEN_IN = (
 )
 _SET_ERRORS = (
     update(file_batch).where(file_batch.c.batch_id == bindparam("of_batch")).values(errors=bindparam("new_errors"))
-)
-_REFUSE = (
-    update(batch)
-    .where(batch.c.batch_id == bindparam("of_batch"), batch.c.phase == "accepting")
-    .values(phase="refused", settled_at_ms=bindparam("now_ms"))
 )
 _read_errors = msgspec.json.Decoder(tuple[LineError, ...]).decode
 
@@ -65,7 +60,7 @@ def close(connection: Connection, batch_id: str, now_ms: int, model: str) -> Non
 
 def refuse(connection: Connection, batch_id: str, errors: Sequence[LineError], now_ms: int) -> None:
     """Of a batch that has nothing taken in. Nothing happens to one that is refused already."""
-    if connection.execute(_REFUSE, {"of_batch": batch_id, "now_ms": now_ms}).rowcount:
+    if turning.refuse(connection, batch_id, now_ms):
         connection.execute(_SET_ERRORS, {"of_batch": batch_id, "new_errors": msgspec.json.encode(list(errors))})
 
 

@@ -24,6 +24,11 @@ _SETTLE = (
     .where(batch.c.batch_id == bindparam("of_batch"), batch.c.segments_open == 0, batch.c.phase == "open")
     .values(phase="settled", settled_at_ms=bindparam("now_ms"))
 )
+_REFUSE = (
+    update(batch)
+    .where(batch.c.batch_id == bindparam("of_batch"), batch.c.phase == "accepting")
+    .values(phase="refused", settled_at_ms=bindparam("now_ms"))
+)
 
 
 def lower_open(connection: Connection, batch_id: str, segments: int, now_ms: int) -> bool:
@@ -41,6 +46,14 @@ def settle_if_done(connection: Connection, batch_id: str, now_ms: int) -> bool:
         output_files.publish(connection, batch_id, now_ms)
         _tell(connection, batch_id, now_ms)
     return settled
+
+
+def refuse(connection: Connection, batch_id: str, now_ms: int) -> bool:
+    """An accepting batch with nothing taken in ends as refused; false: it has ended so before."""
+    refused = connection.execute(_REFUSE, {"of_batch": batch_id, "now_ms": now_ms}).rowcount > 0
+    if refused:
+        _tell(connection, batch_id, now_ms)
+    return refused
 
 
 def add_pause(connection: Connection, batch_id: str, fact: Pause) -> None:
@@ -61,5 +74,6 @@ def _tell(connection: Connection, batch_id: str, moment_ms: int) -> None:
     row = reading.get_batch(connection, batch_id)
     event = event_of(derive(row.facts, row.tally))
     # A batch that is cancelled while it pauses, or is still taken in, has not turned to `paused`.
-    if event is not None and (event is EventType.PAUSED) != row.facts.settled:
+    ended = row.facts.settled or row.facts.refused
+    if event is not None and (event is EventType.PAUSED) != ended:
         webhooks.announce(connection, listeners, event, (row, moment_ms))

@@ -9,6 +9,7 @@ from starlette.responses import Response, StreamingResponse
 
 from batchwright.ports.files import FilePage, Purpose, StoredFile
 from batchwright.server.asking import Ask
+from batchwright.server.bodies import BodyLimits
 from batchwright.server.faults import Fault
 from batchwright.server.openai.multipart import Form, read_form
 from batchwright.server.openai.shell import FILE_ID, answer, file_id, files
@@ -21,9 +22,11 @@ PAGE_FILES = 10_000
 
 
 async def create_file(ask: Ask) -> Response:
+    ceilings = ask.service.ceilings
+    limits = BodyLimits(at_most=ceilings.stream_bytes, silent_s=ceilings.silent_s, whole=False)
     upload = await files(ask).upload()
     try:
-        form = await read_form(ask.request, upload, ask.service.ceilings.stream_bytes)
+        form = await read_form(ask.request, upload, limits)
         _check_purpose(form.fields)
         file = await upload.finish(filename=form.filename or "", expires_s=_expires_s(form))
     finally:

@@ -23,7 +23,7 @@ async def list_models(ask: Ask) -> Response:
 async def retrieve_model(ask: Ask) -> Response:
     """Also of a name that is not listed: a destination may take every name, or names of a pattern."""
     name = str(ask.request.path_params["model"])
-    view = _view(ask.service, name) if len(name) <= MAX_MODEL_CHARS else None
+    view = _view(ask.service, name) if 0 < len(name) <= MAX_MODEL_CHARS else None
     if view is None:
         raise Fault("NOT_FOUND", f"The model '{name[:100]}' is served by none of the destinations.", param="model")
     return answer(ask, view)

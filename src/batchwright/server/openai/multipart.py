@@ -105,7 +105,7 @@ class Form:
         self.ended = True
 
 
-async def read_form(request: Request, upload: Upload, at_most: int) -> Form:
+async def read_form(request: Request, upload: Upload, limits: BodyLimits) -> Form:
     """Reads the whole form; its file is in `upload` then. Raises Fault, as `bodies.stream_body`, and for a form that is
     broken or has no file."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
@@ -119,7 +119,7 @@ async def read_form(request: Request, upload: Upload, at_most: int) -> Form:
     form = Form()
     try:
         parser = MultipartParser(boundary, form.callbacks())
-        async for piece in stream_body(request, BodyLimits(at_most=at_most, whole=False)):
+        async for piece in stream_body(request, limits):
             parser.write(piece)
             for data in form.take_file_data():
                 await upload.write(data)

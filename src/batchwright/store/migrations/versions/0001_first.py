@@ -134,7 +134,7 @@ def upgrade() -> None:
         "batch",
         ["key_id"],
         unique=False,
-        sqlite_where=sa.text("phase <> 'settled' AND phase <> 'dropping' AND key_id <> ''"),
+        sqlite_where=sa.text("phase <> 'settled' AND phase <> 'refused' AND phase <> 'dropping' AND key_id <> ''"),
     )
     op.create_index(
         "batch_claimable",
