@@ -95,12 +95,8 @@ async def serve_until(
     ):
         machine.find_price.load()
         _check_place(machine, request.host)
-<<<<<<< HEAD
         check_key_file(settings)
-        listener = _listen(request.host, request.port)
-=======
         listener = listen_at(request.host, request.port)
->>>>>>> 88877521ec79daef59cf69585f2784a0bc24ba9b
         stack.callback(listener.close)
         figures = WorkerFigures()
         worker = vendors = None
@@ -237,12 +233,8 @@ def listen_at(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-<<<<<<< HEAD
         # Before anybody is told of the address: what connects from now on waits for its answer, and is not refused.
         listener.listen(BACKLOG)
-=======
-        listener.listen(BACKLOG)  # who reads the address that is told next may connect at once
->>>>>>> 88877521ec79daef59cf69585f2784a0bc24ba9b
     except OSError as error:
         listener.close()
         raise UsageError(

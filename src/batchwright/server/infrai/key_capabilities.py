@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from batchwright.core.tenants import Scope
-<<<<<<< HEAD
-from batchwright.server.capabilities import MOMENT, TEXT, USD, Capability, Param, Place, Schema, field, shape
-from batchwright.server.infrai.batch_capabilities import AMOUNT, DURATION
-=======
-from batchwright.server.capabilities import AMOUNT, MOMENT, TEXT, USD, Capability, Param, Place, field, shape
->>>>>>> 88877521ec79daef59cf69585f2784a0bc24ba9b
+from batchwright.server.capabilities import AMOUNT, MOMENT, TEXT, USD, Capability, Param, Place, Schema, field, shape
+from batchwright.server.infrai.batch_capabilities import DURATION
 from batchwright.server.infrai.keys import create_key, list_keys, revoke_key, set_budget
 from batchwright.wire.infrai_keys import MAX_NAME_CHARS, MAX_RPM
 
@@ -20,11 +16,7 @@ KEY_ID = Param(
     about="The key, by its id.",
     required=True,
 )
-<<<<<<< HEAD
 OR_NONE: Schema = {"anyOf": [*AMOUNT["anyOf"], {"type": "null"}]}
-=======
-AMOUNT_OR_NONE = {"anyOf": [*AMOUNT["anyOf"], {"type": "null"}]}
->>>>>>> 88877521ec79daef59cf69585f2784a0bc24ba9b
 FIELDS = {
     "key_id": TEXT,
     "shown": TEXT,
@@ -51,13 +43,8 @@ KEYS: tuple[Capability, ...] = (
         params=(
             field("name", {"type": "string", "maxLength": MAX_NAME_CHARS}, "Your word for it."),
             field("scopes", {**FIELDS["scopes"], "minItems": 1}, "What it may do. Default submit and read."),
-<<<<<<< HEAD
             field("expires", DURATION, "How long it holds, in seconds, or as 90d."),
             field("budget_usd", OR_NONE, "What may be spent under it in all. Default: no bound."),
-=======
-            field("expires", {"type": ["number", "string"]}, "How long it holds, in seconds, or as 90d."),
-            field("budget_usd", AMOUNT_OR_NONE, "What may be spent under it in all. Default: no bound."),
->>>>>>> 88877521ec79daef59cf69585f2784a0bc24ba9b
             field("rpm", {"type": "integer", "minimum": 1, "maximum": MAX_RPM}, "Requests a minute, at most."),
         ),
         body=True,
@@ -90,11 +77,7 @@ KEYS: tuple[Capability, ...] = (
         summary="Set what may be spent under a key in all; null: no bound.",
         handler=set_budget,
         scope=Scope.ADMIN,
-<<<<<<< HEAD
         params=(KEY_ID, field("budget_usd", OR_NONE, "In USD; null: no bound.", required=True)),
-=======
-        params=(KEY_ID, field("budget_usd", AMOUNT_OR_NONE, "In USD; null: no bound.", required=True)),
->>>>>>> 88877521ec79daef59cf69585f2784a0bc24ba9b
         response=shape({"key_id": TEXT, "budget_usd": USD}),
     ),
 )
