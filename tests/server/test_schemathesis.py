@@ -44,9 +44,10 @@ TOGETHER = {
     "ai.batch.export.csv",
     "account.keys.create",
     "account.keys.budget",
+    "account.webhooks.register",
 }
 """No schema says what is refused there: fields that are right one by one and not together, an amount or a duration that
-is too small for a number, a part past the file's end."""
+is too small for a number, a part past the file's end, an address that may not be sent to."""
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,11 @@ def batch_id(service: RunningService) -> str:
 def violates(case: Case[Any], place: ParameterLocation) -> bool:
     found = case.meta.components.get(place) if case.meta is not None else None
     return found is not None and found.mode is GenerationMode.NEGATIVE
+
+
+def said_plainly(case: Case[Any]) -> bool:
+    """An empty parameter is one that was not given, and what is no text has no form in a query."""
+    return all(isinstance(value, str | int | float) and value != "" for value in case.query.values())
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
@@ -93,10 +99,7 @@ def test_every_answer_is_as_the_page_says(
         checks = list(CHECKS)
         if mode is GenerationMode.POSITIVE and capability.id not in TOGETHER:
             checks.append(positive_data_acceptance)
-        # An empty parameter is one that was not given.
-        if violates(case, ParameterLocation.BODY) or (
-            violates(case, ParameterLocation.QUERY) and all(case.query.values())
-        ):
+        if violates(case, ParameterLocation.BODY) or (violates(case, ParameterLocation.QUERY) and said_plainly(case)):
             checks.append(negative_data_rejection)
         case.call_and_validate(headers={"Authorization": f"Bearer {service.key}"}, checks=checks, timeout=20)
 
