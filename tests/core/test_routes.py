@@ -5,12 +5,28 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from batchwright.core.batch_spec import Destination
-from batchwright.core.routes import LOCAL, find_route, find_way, lead_alike, local_model
+from batchwright.core.batch_spec import Destination, Routes
+from batchwright.core.routes import (
+    LOCAL,
+    Directions,
+    Ways,
+    find_route,
+    find_ways,
+    lead_alike,
+    local_model,
+)
 
 ACME = Destination(vendor="acme", base_url="https://acme.example/v1", key_env="ACME_KEY")
 CORP = Destination(vendor="corp", base_url="https://corp.example/v1", models=("corp-*",))
 GONE = msgspec.structs.replace(CORP, unusable="its key is withheld")
+
+
+def find_way(model: str, destinations: tuple[Destination, ...], routes: Routes | None = None) -> Ways | None:
+    return find_ways(model, Directions(destinations, routes or {}))
+
+
+def alike(before: tuple[Destination, ...], now: tuple[Destination, ...]) -> bool:
+    return lead_alike(Directions(before, {}), Directions(now, {}))
 
 
 def test_what_changes_no_way() -> None:
@@ -38,7 +54,7 @@ def test_what_changes_no_way() -> None:
 def test_what_changes_a_way(change: dict[str, object]) -> None:
     now = (msgspec.structs.replace(ACME, **change),)
     assert find_way("m", now) != find_way("m", (ACME,))
-    assert not lead_alike(now, (ACME,))
+    assert not alike(now, (ACME,))
 
 
 def test_rows_of_an_unusable_vendor_go_nowhere_and_not_to_the_next() -> None:
@@ -59,11 +75,11 @@ def test_the_local_model_is_the_same_whether_it_stands_among_them_or_not() -> No
     assert find_way("local/m", (own, ACME)) != find_way(name, (ACME,))
 
 
-def test_lists_that_lead_alike() -> None:
-    assert lead_alike((ACME, CORP), (msgspec.structs.replace(ACME, key_env="X"), CORP))
-    assert lead_alike((GONE,), (msgspec.structs.replace(GONE, unusable="in other words"),))
-    assert not lead_alike((ACME, CORP), (CORP, ACME))
-    assert not lead_alike((CORP,), (GONE,))
+def test_lists_that_alike() -> None:
+    assert alike((ACME, CORP), (msgspec.structs.replace(ACME, key_env="X"), CORP))
+    assert alike((GONE,), (msgspec.structs.replace(GONE, unusable="in other words"),))
+    assert not alike((ACME, CORP), (CORP, ACME))
+    assert not alike((CORP,), (GONE,))
 
 
 def test_ways_as_people_read_them() -> None:

@@ -72,7 +72,7 @@ class Gathered:
                 if record.unpriced:
                     self.rows_unpriced += 1
                     if len(self.models_unpriced) < MAX_GROUPS:
-                        self.models_unpriced.add(view.input.model)
+                        self.models_unpriced.add(view.input.model if record.lane < 0 else view.input.named_model)
                 if record.no_usage:
                     self.rows_no_usage += 1
             if byte >= first_failure:
