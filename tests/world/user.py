@@ -56,6 +56,7 @@ class User:
                     process.store.drop_batch(found.batch_id)  # or else the sweeper does
             batch_id = f"{batch.tag}{next(tries):02}"
             self._world.auditor.max_attempts[batch_id] = batch.spec.max_attempts
+            self._world.auditor.ways[batch_id] = batch.ways()
             process.lock(run_lock_name(batch_id))
             now_ms = process.clock.now_ms()
             new = NewBatch(
