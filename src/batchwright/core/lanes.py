@@ -119,6 +119,11 @@ class Lane:
             return math.inf
         return max(0.0, trouble.floor_s - now_s)
 
+    @property
+    def failing(self) -> bool:
+        """Whether it refuses many rows, or few come through at all: it is best left to the rows that it has."""
+        return self._trouble.outage_run > SCATTERED_RUN or self._adaptive.crowded
+
     def probe_in_s(self, now_s: float) -> float:
         """When a row may go and find out whether an outage or a pause is over; math.inf: one is out, or none may."""
         return self._trouble.probe_in_s(now_s, self.in_flight)

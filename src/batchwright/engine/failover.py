@@ -1,12 +1,13 @@
 """A row of a route goes on to another of its lanes where its own cannot take it now.
 
     after a failed attempt   to the next lane that can take it, at once; else it waits as any row does
-    from a desk in trouble   what is not out, the oldest first: blocked until a person acts, in an outage, or asked to
-                             wait for longer than `PATIENCE_S`
+    from a desk in trouble   what is not out, the oldest first: blocked until a person acts, in an outage, refusing many
+                             or failing in a row, or asked to wait for longer than `PATIENCE_S`
 
 A lane can take a row while it is open or can be opened, is in no trouble of its own and has room within its own limits.
-A row does not come back to a lane before that lane's wait for it is over. In an outage one row stays behind as the
-probe, so that the lane is found well again; the rows that come then go there by themselves: nothing is moved back.
+A row does not come back to a lane before that lane's wait for it is over. A lane that refuses many keeps what it can
+send, one in an outage a single row as the probe, so that it is found well again; the rows that come then go there by
+themselves: nothing is moved back.
 
 All of it is in memory. A row that moves is PENDING: one that was reserved and not out is cleared first, and is reserved
 again by its new desk in the usual way. After a takeover a row begins with its first choice again.
@@ -73,7 +74,8 @@ class Failover:
         self._room.clear()
         changed: list[OpenSegment] = []
         for desk in list(self._floor.desks.values()):
-            if desk.lines and (desk.blocked or desk.lane.stands_still_s(now_s) > PATIENCE_S):
+            lane = desk.lane
+            if desk.lines and (desk.blocked or lane.failing or lane.stands_still_s(now_s) > PATIENCE_S):
                 for line in list(desk.lines):
                     if line.context.route_lanes and line.context.closing is None:
                         changed += self._relieve(line, now_s)
@@ -85,7 +87,7 @@ class Failover:
         changed: list[OpenSegment] = []
         if not self._anywhere_to_go(line, now_s):
             return changed
-        stays = 1 if self._waits_for_probe(line, now_s) else 0
+        stays = self._to_stay(line, now_s)
         stuck: set[str] = set()
         for queue, row, where in list(islice(_rows_at(line), LOOKED_AT)):
             segment = queue.segment
@@ -121,20 +123,22 @@ class Failover:
         desks = (self._floor.desk(text, context, now_s) for text in texts)
         return any(desk is not line.desk and self._would_take(desk, now_s) for desk in desks)
 
-    def _waits_for_probe(self, line: BatchLine, now_s: float) -> bool:
-        """Whether a row stays: the probe is due, or may wait for others of its batch that are not done either."""
+    def _to_stay(self, line: BatchLine, now_s: float) -> int:
+        """How many of the rows stay: what a lane that still sends has room for, and in an outage one for the probe, if
+        that is due or others of its batch are not done either."""
         desk = line.desk
-        if desk.blocked or not (desk.lane.in_outage or desk.probing):
-            return False
+        if desk.blocked:
+            return 0
+        if not (desk.lane.in_outage or desk.probing):
+            waits = desk.lane.stands_still_s(now_s) > PATIENCE_S
+            return 0 if waits else max(1, desk.lane.limit - desk.lane.in_flight)
         if desk.lane.probe_in_s(now_s) <= PATIENCE_S:
-            return True
+            return 1
         context = line.context
-        if context.in_flight > desk.lane.in_flight:
-            return True
-        return any(
-            other is not desk and any(each.context is context and each.unsent() for each in other.lines)
-            for other in self._floor.desks.values()
-        )
+        if context.in_flight > desk.lane.in_flight or line.unsent() > 1:
+            return 1
+        elsewhere = (other for other in self._floor.desks.values() if other is not desk)
+        return int(any(each.context is context and each.unsent() for other in elsewhere for each in other.lines))
 
     # ------------------------------------------------------------------------------------------------------- one row
 
@@ -170,10 +174,11 @@ class Failover:
     def _would_take(self, desk: LaneDesk, now_s: float) -> bool:
         if desk.blocked:
             return False
-        if desk.lane.stands_still(now_s):
+        lane = desk.lane
+        if lane.in_outage or lane.failing or desk.probing:
             # Only a row finds out that a vendor works again: where all rows have left for others, one comes back.
-            return (desk.lane.in_outage or desk.probing) and _is_empty(desk)
-        if desk.lane.paced(now_s):
+            return _is_empty(desk)
+        if lane.stands_still(now_s) or lane.paced(now_s):
             return False
         if desk not in self._room:
             self._room[desk] = desk.room
