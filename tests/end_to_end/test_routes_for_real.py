@@ -77,6 +77,8 @@ def test_the_second_vendor_answers_what_the_first_cannot(command: CommandLine, p
     told = [line["attempts_met"] for line in lines if "attempts_met" in line]
     assert told
     assert all(entry.startswith(met) for entries in told for entry in entries)
+    cells = [line.split("\t")[-1] for line in command("rows", "--limit", "0").out.splitlines()]
+    assert cells == ["; ".join(line.get("attempts_met", ())) for line in lines]
     shown = command("rows", "--limit", "0", "--json")
     assert shown.out.splitlines() == (command.folder / "out.jsonl").read_text().splitlines()
 
