@@ -20,6 +20,8 @@ from batchwright.core.errors import UsageError
 from batchwright.core.routes import AUTO, find_route
 from batchwright.settings.values import VENDOR_NAME
 
+ROUTE_SETTINGS = ("to", "weights")
+"""What a table `[routes.NAME]` may hold. `to` must be there."""
 MAX_CHOICES = 32
 MAX_WEIGHT = 1_000_000
 MAX_NAME_CHARS = 200
@@ -41,8 +43,8 @@ def read_route(name: str, table: object, where: str) -> RouteEntry:
     if not isinstance(table, dict):
         raise ValueError(f'expected a table with to = ["VENDOR/MODEL"], found {table!r}')
     for key in table:
-        if key not in ("to", "weights"):
-            raise ValueError(f"{key} is no setting of a route; there are: to, weights")
+        if key not in ROUTE_SETTINGS:
+            raise ValueError(f"{key} is no setting of a route; there are: {', '.join(ROUTE_SETTINGS)}")
     choices = _read_choices(table.get("to"))
     weights = _read_weights(table["weights"], len(choices)) if "weights" in table else [1] + [0] * (len(choices) - 1)
     steps = tuple(
