@@ -193,6 +193,49 @@ def test_another_route_is_another_run(command: CommandLine, pair: PAIR) -> None:
     assert {line["vendor"] for line in answers(command, 5)} == {"south"}
 
 
+def price_table(command: CommandLine, **rates: str) -> None:
+    """By model: USD for a million tokens of input, and twice that for output."""
+    entries = (
+        f'[[price]]\npattern = "{model}"\ninput = "{rate}"\noutput = "{2 * int(rate)}"\n'
+        for model, rate in rates.items()
+    )
+    (command.folder / "prices.toml").write_text("".join(entries))
+    command.environment["BATCHWRIGHT_PRICES"] = str(command.folder / "prices.toml")
+
+
+def test_money_is_that_of_the_model_which_answered(command: CommandLine, pair: PAIR) -> None:
+    north, _ = pair
+    north.set(refuse=True)
+    write_project(command, pair)
+    write_rows(command, 6)
+    price_table(command, large="1")
+    assert command(*RUN).code == 0
+    assert [line["cost_usd"] for line in answers(command, 6)] == [None] * 6, "nothing is known of small's price"
+    price_table(command, large="1", small="10")
+    assert command("reprice", "@last").code == 0
+    assert command("export", "@last", "-o", "out.jsonl").code == 0
+    assert [line["cost_usd"] for line in answers(command, 6)] == [0.00014] * 6, "10 tokens in, 2 out"
+    assert command(*RUN, "--fresh").code == 0
+    assert [line["cost_usd"] for line in answers(command, 6)] == [0.00014] * 6
+    usage = command("usage", "--by", "model", "--json").out
+    assert ("small" in usage, "large" in usage) == (True, False)
+
+
+def test_a_cap_holds_for_the_dearest_choice(command: CommandLine, pair: PAIR) -> None:
+    write_project(command, pair)
+    write_rows(command, 1)
+    price_table(command, large="1")
+    capped = ("--max-tokens", "10", "--max-cost", "0.0005")
+    refused = command(*RUN, *capped)
+    assert (refused.code, "no known price for model 'small' at south" in refused.err) == (2, True), refused.err
+    price_table(command, large="1", small="50")
+    paused = command(*RUN, *capped)
+    assert (paused.code, "cap" in paused.err) == (5, True), paused.err
+    assert [len(vendor.hits) for vendor in pair] == [0, 0], "the second choice would cost more than there is"
+    assert command("resume", "@last", "--max-cost", "0.05", "-o", "out.jsonl").code == 0
+    assert answers(command, 1)[0]["vendor"] == "north"
+
+
 # ------------------------------------------------------------------------------------------------------- the service
 
 
