@@ -69,7 +69,8 @@ class Record(msgspec.Struct, array_like=True, gc=False):
     met: str = ""
     """What each failed attempt met, over all rounds (`core.met`); empty where none failed."""
     lane: int = -1
-    """Index into the segment's lanes of a row that was sent elsewhere than its first choice; -1: there."""
+    """Index into the segment's lanes of where a row of a route was sent last, once it had left its first choice or
+    failed there; -1: to its first choice."""
 
 
 def known_picousd(record: Record | None) -> int | None:
