@@ -85,7 +85,9 @@ class Failover:
 
     def _relieve(self, line: BatchLine, now_s: float) -> list[OpenSegment]:
         changed: list[OpenSegment] = []
-        if not self._anywhere_to_go(line, now_s):
+        own = str(line.desk.key)
+        routes = [lanes for lanes in line.context.route_lanes.values() if own in lanes]
+        if not self._anywhere_to_go(line, routes, now_s):
             return changed
         stays = self._to_stay(line, now_s)
         stuck: set[str] = set()
@@ -101,7 +103,7 @@ class Failover:
             if new is None:
                 if row not in segment.away:
                     stuck.add(entry.route)
-                    if len(stuck) == len(line.context.route_lanes):
+                    if len(stuck) == len(routes):
                         break
                 continue
             segment.away.setdefault(row, {})
@@ -116,11 +118,10 @@ class Failover:
             new.pending.append(row)
         return changed
 
-    def _anywhere_to_go(self, line: BatchLine, now_s: float) -> bool:
-        """Whether another lane of the batch's routes may take a row now: asked before its rows are looked at."""
-        context = line.context
-        texts = {text for lanes in context.route_lanes.values() for text in lanes}
-        desks = (self._floor.desk(text, context, now_s) for text in texts)
+    def _anywhere_to_go(self, line: BatchLine, routes: list[tuple[str, ...]], now_s: float) -> bool:
+        """Whether another lane of these routes may take a row now: asked before the line's rows are looked at."""
+        texts = dict.fromkeys(text for lanes in routes for text in lanes)
+        desks = (self._floor.desk(text, line.context, now_s) for text in texts)
         return any(desk is not line.desk and self._would_take(desk, now_s) for desk in desks)
 
     def _to_stay(self, line: BatchLine, now_s: float) -> int:
