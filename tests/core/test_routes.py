@@ -115,7 +115,7 @@ def test_the_local_server_takes_no_name_but_its_models() -> None:
 
 def test_a_service_takes_every_row_under_its_own_name() -> None:
     service = Destination(vendor="batch.example.com", base_url="https://batch.example.com", protocol="service")
-    routes = {"ours": (RouteStep(vendor="batch.example.com", model="x", weight=1),)}
+    routes: Routes = {"ours": (RouteStep(vendor="batch.example.com", model="x", weight=1),)}
     for model in ("gpt-4o-mini", "local/smollm2", "batch.example.com/m", "simulated/x", "", "auto", "ours"):
         route = find_route(model, (service,), routes)
         assert route is not None
