@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 
-from support.command_line import CommandLine, Started, chat_row, content
+from support.command_line import CommandLine, chat_row, content
 from support.scripted_vendor import ScriptedVendor
+from support.service import chats
+from support.service_process import ServiceProcess
 
 ROWS = 60
 RUN = ("run", "rows.jsonl", "-o", "out.jsonl", "--failed", "failed.jsonl", "--progress", "plain")
@@ -239,63 +240,30 @@ def test_a_cap_holds_for_the_dearest_choice(command: CommandLine, pair: PAIR) ->
 # ------------------------------------------------------------------------------------------------------- the service
 
 
-class Service:
-    """`batchwright serve` in a process of its own."""
-
-    def __init__(self, command: CommandLine, key: str = "") -> None:
-        self.process: Started = command.start("serve", "--port", "0")
-        base_url = self.process.wait_for_match(r"Serving on (\S+);")
-        self.key = key or self.process.wait_for_match(r"The first key.* (\S+)\n")
-        self.client = httpx.Client(
-            base_url=base_url,
-            headers={"Authorization": f"Bearer {self.key}"},
-            timeout=60.0,
-            trust_env=False,
-        )
-
-    def submit(self, rows: int) -> str:
-        requests = [{"model": "fast", "messages": [{"role": "user", "content": f"w{row}"}]} for row in range(rows)]
-        answer = self.client.post("/v1/ai/batch/submit", json={"requests": requests})
-        return str(answer.json()["data"]["batch_id"])
-
-    def ended(self, batch_id: str) -> dict[str, Any]:
-        parameters: dict[str, Any] = {}
-        while True:
-            status = self.client.get(f"/v1/ai/batch/status/{batch_id}", params=parameters).json()["data"]
-            if status["terminal"]:
-                return dict(status)
-            parameters = {"wait": 20, "seen": status["version"]}
-
-    def results(self, batch_id: str) -> list[dict[str, Any]]:
-        data = self.client.get(f"/v1/ai/batch/results/{batch_id}", params={"limit": 1000}).json()["data"]
-        return list(data["items"])
-
-
 def test_the_service_sends_rows_on_and_lives_through_a_kill(command: CommandLine, pair: PAIR) -> None:
     north, south = pair
     north.set(overloaded=True)
     south.set(latency_s=0.05)
-    write_project(command, pair, south="concurrency = 8\n")
-    service = Service(command)
-    batch_id = service.submit(200)
-    service.process.until(south, lambda vendor: len(vendor.hits) >= 30)
-    service.process.kill()
-    service.process.end()
-    again = Service(command, service.key)
-    assert again.ended(batch_id)["completed_count"] == 200
-    items = again.results(batch_id)
-    assert [item["result"]["content"] for item in items] == [f"w{row}" for row in range(200)]
-    assert {item["vendor"] for item in items} == {"south"}
-    assert any("north: overloaded 503" in item.get("attempts_met", ()) for item in items)
+    with ServiceProcess(command, south) as service:
+        write_project(command, pair, south="concurrency = 8\n")
+        service.kill()
+        service.start()  # now with routes
+        batch_id = service.submit(chats(200, model="fast"))
+        service.running.until(south, lambda vendor: len(vendor.hits) >= 30)
+        service.kill()
+        service.start()
+        assert service.ended(batch_id)["completed_count"] == 200
+        items = service.results(batch_id)
+        assert [content(item) for item in items] == [f"w{row}" for row in range(200)]
+        assert {item["vendor"] for item in items} == {"south"}
+        assert any("north: overloaded 503" in item.get("attempts_met", ()) for item in items)
 
-    north.set(overloaded=False)
-    for _ in range(200):  # a short batch does not wait for the next probe
-        found_out = again.submit(8)
-        assert again.ended(found_out)["completed_count"] == 8
-        if "north" in {item["vendor"] for item in again.results(found_out)}:
-            break
-    later = again.submit(40)
-    assert again.ended(later)["completed_count"] == 40
-    assert {item["vendor"] for item in again.results(later)} == {"north"}
-    again.process.interrupt()
-    again.process.end()
+        north.set(overloaded=False)
+        for _ in range(200):  # a short batch does not wait for the next probe
+            found_out = service.submit(chats(8, model="fast"))
+            assert service.ended(found_out)["completed_count"] == 8
+            if "north" in {item["vendor"] for item in service.results(found_out)}:
+                break
+        later = service.submit(chats(40, model="fast"))
+        assert service.ended(later)["completed_count"] == 40
+        assert {item["vendor"] for item in service.results(later)} == {"north"}
