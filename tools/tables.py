@@ -33,6 +33,7 @@ from batchwright.core.records import InputRow, Record  # noqa: E402
 from batchwright.core.retry import Decision, decide  # noqa: E402
 from batchwright.core.rows import RowView  # noqa: E402
 from batchwright.engine.worker_settings import WorkerSettings  # noqa: E402
+from batchwright.settings.routes import ROUTE_SETTINGS  # noqa: E402
 from batchwright.settings.table import SETTINGS, VENDOR_SETTINGS  # noqa: E402
 from batchwright.wire.error_codes import CALL_CODES, ROW_CODES, ErrorCode  # noqa: E402
 from batchwright.wire.openai_lines import openai_line  # noqa: E402
@@ -302,6 +303,7 @@ def exit_codes() -> str:
 def settings() -> str:
     rows = [(f"`{name}`", setting.meaning) for name, setting in SETTINGS.items()]
     rows.append(("`[vendors.NAME]`", "a table with " + ", ".join(f"`{name}`" for name in VENDOR_SETTINGS)))
+    rows.append(("`[routes.NAME]`", "a table with " + ", ".join(f"`{name}`" for name in ROUTE_SETTINGS)))
     return markdown(("setting", "meaning"), rows)
 
 

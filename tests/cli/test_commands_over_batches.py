@@ -114,10 +114,10 @@ def test_rows_filtered_and_paged(mixed: Machine, invoke: Invoke, filters: list[s
 
 def test_rows_show_answer_or_error_and_never_steer_the_terminal(mixed: Machine, invoke: Invoke) -> None:
     lines = [line.split("\t") for line in invoke("rows", "aa").stdout.splitlines()]
-    assert lines[0] == ["0", "c0", "ok", "1", "0.002", "answer 0"]
+    assert lines[0] == ["0", "c0", "ok", "1", "0.002", "answer 0", ""]
     assert lines[1][2] == "ok, truncated"
-    assert lines[2] == ["2", "c2", "timeout", "2", "", "said \ufffd[31mno"]
-    assert lines[5] == ["5", "c5", "pending", "0", "0", ""]
+    assert lines[2] == ["2", "c2", "timeout", "2", "", "said \ufffd[31mno", ""]
+    assert lines[5] == ["5", "c5", "pending", "0", "0", "", ""]
 
 
 def test_filters_that_no_row_can_fit_are_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import UsageError
-from batchwright.core.routes import find_route, find_way
+from batchwright.core.routes import Directions, Way, find_route, find_ways
 from batchwright.runner.request import Delivery
 from batchwright.settings import Origin, Settings
 from batchwright.settings.endpoints import may_have_key
@@ -343,9 +343,15 @@ def test_a_model_file_that_is_none(tmp_path: Path, name: str, problem: str) -> N
             places.load({"vendor": "local"})
 
 
+def find_way(model: str, destinations: tuple[Destination, ...]) -> Way | None:
+    """The one way of rows that name no route."""
+    ways = find_ways(model, Directions(destinations, {}))
+    return None if ways is None else ways.choices[0][0]
+
+
 def protocols(destinations: tuple[Destination, ...], *models: str) -> list[str]:
     routes = [find_route(model, destinations) for model in models]
-    return [route.destination.protocol if route is not None else "nowhere" for route in routes]
+    return [route.steps[0].destination.protocol if route is not None else "nowhere" for route in routes]
 
 
 def test_simulated_rows_never_leave_the_simulator(tmp_path: Path) -> None:

@@ -75,6 +75,16 @@ def test_new_submits_go_by_the_new_file_and_a_broken_one_changes_nothing(
         assert service.client.get("/healthz").status_code == 200
 
 
+def test_new_submits_go_by_the_new_routes(tmp_path: Path, vendor: ScriptedVendor, other: ScriptedVendor) -> None:
+    with Reloading(CommandLine(tmp_path), vendor) as service:
+        both = table(vendor) + table(other, "another")
+        for name, expected in (("scripted", (2, 0)), ("another", (2, 2))):
+            service.write_project(f"{both}[routes.fast]\nto = ['{name}/m']\n")
+            service.reload()
+            service.ended(service.submit(chats(2, model="fast")))
+            assert (len(vendor.hits), len(other.hits)) == expected
+
+
 def test_a_lane_that_is_open_gets_the_new_limits(tmp_path: Path, vendor: ScriptedVendor) -> None:
     vendor.set(latency_s=0.02)
     with Reloading(CommandLine(tmp_path), vendor, concurrency=1) as service:

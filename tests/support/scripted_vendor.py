@@ -67,6 +67,8 @@ class Modes:
     """Nobody listens: connections are refused, open ones are closed."""
     overloaded: bool = False
     """Only 503."""
+    key_refused: bool = False
+    """Only 401 invalid_api_key."""
     quota_empty: bool = False
     """Only 429 insufficient_quota."""
     credit: int = -1
@@ -212,6 +214,8 @@ class ScriptedVendor:
         modes = self.modes
         if modes.overloaded:
             return {"status": "503", "code": "overloaded"}
+        if modes.key_refused:
+            return {"status": "401", "code": "invalid_api_key"}
         if modes.quota_empty:
             return {"status": "429", "code": "insufficient_quota"}
         if modes.credit >= 0:

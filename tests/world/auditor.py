@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from world.coverage import Coverage, Move
+from world.coverage import Coverage, Fault, Move
 from world.laws import Broken, Law
 from world.mirrors import (
     ALLOWED,
@@ -30,6 +30,7 @@ from world.mirrors import (
     SUCCESSES,
     SUMS,
     USED,
+    VENDOR,
     BatchMirror,
     Cursor,
     SegmentMirror,
@@ -53,6 +54,8 @@ class Auditor:
         self.superseded: set[tuple[str, str]] = set()
         """Workers that may act on a lease they have lost, because they cannot know yet."""
         self.max_attempts: dict[str, int] = {}
+        self.ways: dict[str, dict[int, frozenset[tuple[str, str]]]] = {}
+        """By batch and row: where it may go, and as which model."""
         self.soft: set[str] = set()
         """Batches whose cap was lowered or is soft: it may stand above what is spent."""
         self.crashed: set[tuple[str, str]] = set()
@@ -65,12 +68,14 @@ class Auditor:
 
     # ------------------------------------------------------------------------------------------------------- sending
 
-    def sent(self, worker: tuple[str, str], batch_id: str, index: int) -> Send:
+    def sent(self, worker: tuple[str, str], request: dict[str, Any], vendor: str) -> Send:
         """A vendor received a row."""
+        batch_id, index = request["batch"], request["index"]
         segment, row = self._find(batch_id, index)
         stale = worker in self.superseded
-        send = Send(f"s{len(self.sends)}", batch_id, index, worker, segment.round, stale)
+        send = Send(f"s{len(self.sends)}", batch_id, index, worker, segment.round, stale, vendor)
         self.sends[send.name] = send
+        self._check_way(send, request["model"])
         self.of_row[batch_id, index].append(send)
         if stale:
             return send
@@ -83,6 +88,16 @@ class Auditor:
         if byte != RESERVED:
             self._break(Law.RESERVED_BEFORE_SENT, f"{who}, whose byte is {byte}")
         return send
+
+    def _check_way(self, send: Send, model: str) -> None:
+        ways = self.ways.get(send.batch_id, {}).get(send.index)
+        if ways is None:
+            return
+        if (send.vendor, model) not in ways:
+            self._break(Law.ROUTE, f"row {send.index} of {send.batch_id} went to {send.vendor} as {model}, not {ways}")
+        earlier = self.of_row[send.batch_id, send.index]
+        if earlier and earlier[-1].vendor != send.vendor and earlier[-1].round == send.round:
+            self._coverage.hit(Fault.MOVED_ON)
 
     def billed(self, send: Send) -> None:
         """The vendor knows what it bills for the row: the real money, of which the product may learn nothing."""
@@ -284,6 +299,8 @@ class Auditor:
 
     def _book_send(self, worker: tuple[str, str], where: str, what: tuple[Send, list[Any]]) -> None:
         send, record = what
+        if record[VENDOR] != send.vendor:
+            raise Broken(Law.OWN_ANSWER, f"{where}: {send.vendor} got {send.name}, its record names {record[VENDOR]}")
         if not send.delivered or send.worker != worker:
             raise Broken(Law.OWN_ANSWER, f"{where}: {send.name} was sent by {send.worker}, written by {worker}")
         if record[BYTE] in SUCCESSES:

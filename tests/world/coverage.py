@@ -58,6 +58,7 @@ class Fault(StrEnum):
     BUDGET_SPENT = "cap reached"
     GATE_SHUT = "gate shut"
     LANE_PAUSED = "batch paused by its lane"
+    MOVED_ON = "row goes on to another vendor of its route"
 
 
 class CrashPoint(StrEnum):

@@ -8,6 +8,7 @@ from enum import StrEnum
 class Law(StrEnum):
     """What the auditor holds the product to."""
 
+    ROUTE = "a row only goes where it may, as the model that it is there"
     RESERVED_BEFORE_SENT = "only rows that are durably reserved are sent"
     NOT_TWICE = "no row is sent again after its outcome was durable"
     ONE_HOLDER = "only the holder of a valid lease sends a segment's rows"

@@ -17,7 +17,7 @@ SUCCESSES = frozenset(range(16, 32))
 CLOSED_BYTE = {"cancelled": 52, "expired": 53, "stopped": 54}
 FLAG_BYTE = {"plain": 16, "truncated": 17, "refused": 18, "filtered": 19, "empty": 20}
 ROW, BYTE, ATTEMPTS, USED, COST, UNPRICED, NO_USAGE, DOUBTS = range(8)
-BODY, REQUEST_ID = 12, 13
+BODY, REQUEST_ID, VENDOR = 12, 13, 14
 """Positions in a stored record."""
 FREE_KINDS = frozenset({"rate_limited", "unreachable", "quota_exhausted", "auth", "overloaded"})
 """Attempts that may use up none (overloaded: in an outage, which cannot be seen from outside)."""
@@ -43,6 +43,7 @@ class Send:
     round: int
     stale: bool
     """Sent by a worker that could not know yet that it was replaced."""
+    vendor: str = ""
     kind: str = ""
     flag: str = "plain"
     body: bytes = b""

@@ -6,16 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from batchwright.core.batch_spec import BatchSpec, Destination, LaneKey
+import msgspec
+
+from batchwright.core.batch_spec import BatchSpec, Destination, LaneKey, RouteStep
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.errors import Finding
 from batchwright.core.records import InputRow
+from batchwright.core.routes import find_route
 from batchwright.core.rows import SourceRow
 from world.coverage import CRASHES, Fault
 from world.vendors import FREE, INPUT_PICOUSD, LASTING, OUTPUT_PICOUSD, OUTPUT_TOKENS, PRICED, STATED, UNPRICED, Period
 
 MODELS = (PRICED, STATED, UNPRICED, FREE)
 VENDORS = ("north", "south")
+ROUTE = "any"
+"""The model name of ours that the rows of some batches give."""
 ROW_FAULTS = tuple(fault for fault in list(Fault)[: list(Fault).index(Fault.NO_USAGE)] if fault not in LASTING)
 """What can happen to a single attempt."""
 
@@ -46,9 +51,19 @@ class BatchPlan:
         if chunk:
             yield chunk
 
+    def ways(self) -> dict[int, frozenset[tuple[str, str]]]:
+        """By row: the vendors it may go to, and the model that it is there."""
+        steps = frozenset((step.vendor, step.model) for step in self.spec.routes.get(ROUTE, ()))
+        return {index: steps or frozenset({self._own_way(index)}) for index in range(self.rows)}
+
+    def _own_way(self, index: int) -> tuple[str, str]:
+        return self.vendors[index * 5 % len(self.vendors)], self.models[index * 7 % len(self.models)]
+
     def _row(self, batch_id: str, index: int) -> SourceRow:
-        model = self.models[index * 7 % len(self.models)]
-        vendor = self.vendors[index * 5 % len(self.vendors)]
+        vendor, model = self._own_way(index)
+        route = find_route(ROUTE, self.spec.destinations, self.spec.routes) if self.spec.routes else None
+        if route is not None:
+            vendor, _, model = route.begins_with(index).lane
         extra = ""
         if index in self.poison:
             extra += ', "poison": true'
@@ -56,6 +71,7 @@ class BatchPlan:
             extra += ', "wrong": true'
         body = f'{{"batch": "{batch_id}", "index": {index}, "model": "{model}"{extra}}}'
         row = InputRow(body=body.encode(), custom_id=f"{self.tag}-{index}", model=model, output_tokens=OUTPUT_TOKENS)
+        row.route = ROUTE if route is not None else ""
         if index in self.invalid:
             return SourceRow(row=row, finding=Finding(line=index + 1, code="no_messages", message="simulated"))
         return SourceRow(row=row, lane=str(LaneKey(vendor, "", model)))
@@ -137,6 +153,7 @@ def make_plan(seed: int) -> Plan:
         )
         for number in range(chance.choice((1, 2, 2, 3)))
     ]
+    _route(Random(seed * 31 + 7), batches)
     stormy = chance.random() < 0.6
     plan = Plan(
         seed=seed,
@@ -181,6 +198,21 @@ def make_plan(seed: int) -> Plan:
         for batch in plan.batches:
             batch.wrong = False  # only a success ends such a pause: a row a probe would take hours
     return plan
+
+
+def _route(chance: Random, batches: list[BatchPlan]) -> None:
+    """Some batches' rows may go to either vendor."""
+    for batch in batches:
+        if chance.random() >= 0.3:
+            continue
+        vendors = chance.sample(VENDORS, len(VENDORS))
+        models = [chance.choice(batch.models) for _ in vendors]
+        weights = chance.choice(((1, 0), (1, 0), (1, 1), (3, 1)))
+        steps = tuple(
+            RouteStep(vendor=vendor, model=model, weight=weight)
+            for vendor, model, weight in zip(vendors, models, weights, strict=True)
+        )
+        batch.spec = msgspec.structs.replace(batch.spec, routes={ROUTE: steps})
 
 
 def _make_room(chance: Random, plan: Plan) -> None:

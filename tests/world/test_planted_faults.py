@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import pytest
 
-from batchwright.engine import attempt, open_segment, sender
+from batchwright.engine import attempt, failover, open_segment, sender
 from batchwright.engine import worker as engine_worker
 from batchwright.ports.store import Checkpoint, CheckpointResult
 from batchwright.store import checkpointing, ledger
@@ -112,6 +112,19 @@ def send_although_the_lease_may_be_over(stack: ExitStack) -> None:
     change(stack, (sender.Sender, "pump"), (" or now_s >= self.send_until_s", ""))
 
 
+def send_on_what_was_written_for_the_first(stack: ExitStack) -> None:
+    change(stack, (failover.Failover, "_next_queue"), ("body=with_model(entry.body, model)", "body=entry.body"))
+
+
+def send_on_without_reserving_again(stack: ExitStack) -> None:
+    """Straight among the rows that may be sent now."""
+    change(
+        stack,
+        (failover.Failover, "after_failure"),
+        ("queue.pending.appendleft(row)", "queue.line.ready.appendleft((queue, row))"),
+    )
+
+
 @dataclass(frozen=True)
 class Planted:
     plant: Callable[[ExitStack], None]
@@ -136,6 +149,8 @@ PLANTED = (
     Planted(replace_an_answer_by_a_failure, frozenset({Law.KEEPS_ANSWERS}), range(100, 130)),
     Planted(send_although_the_lease_may_be_over, frozenset({Law.ONE_HOLDER}), range(700, 710)),
     Planted(file_a_retry_by_position, frozenset({Law.OWN_ANSWER, Law.NOT_TWICE, Law.RESERVED_BEFORE_SENT}), range(10)),
+    Planted(send_on_what_was_written_for_the_first, frozenset({Law.ROUTE}), range(10, 60)),
+    Planted(send_on_without_reserving_again, frozenset({Law.RESERVED_BEFORE_SENT}), range(5, 60)),
 )
 
 

@@ -10,7 +10,7 @@ from batchwright.core import row_map
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.errors import CallerError
 from batchwright.core.failures import FailureKind, Flag
-from batchwright.engine.bounds import lane_prices, with_worst_cases
+from batchwright.engine.bounds import LanePrices, with_worst_cases
 from batchwright.engine.intake import take_in
 from batchwright.engine.sweeper import run_lock_name
 from batchwright.ports.store import NewBatch
@@ -56,6 +56,7 @@ class User:
                     process.store.drop_batch(found.batch_id)  # or else the sweeper does
             batch_id = f"{batch.tag}{next(tries):02}"
             self._world.auditor.max_attempts[batch_id] = batch.spec.max_attempts
+            self._world.auditor.ways[batch_id] = batch.ways()
             process.lock(run_lock_name(batch_id))
             now_ms = process.clock.now_ms()
             new = NewBatch(
@@ -68,7 +69,9 @@ class User:
             take_in(
                 process.store,
                 new,
-                with_worst_cases(batch.chunks(batch_id), lane_prices(find_price, batch.spec.destinations)),
+                with_worst_cases(
+                    batch.chunks(batch_id), LanePrices(find_price, batch.spec.destinations, batch.spec.routes)
+                ),
                 clock=process.clock,
             )
             return batch_id

@@ -104,7 +104,7 @@ class HouseVendor:
         if self._process.dead:
             return call  # a callback that ran between the crash and the end of its loop: nothing left the machine
         request = json.loads(body)
-        send = self._world.auditor.sent(self._process.worker, request["batch"], request["index"])
+        send = self._world.auditor.sent(self._process.worker, request, self._house.name)
         fault, latency_s = self._fate(request)
         answer = self._answer(request, send, fault)
         self._world.loop.call_later(latency_s, call.arrive, send, (answer, on_end))

@@ -18,7 +18,7 @@ from batchwright.core.pricing import Price
 from batchwright.core.rows import SourceRow
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.batches import StoreBatches
-from batchwright.engine.bounds import lane_prices, with_worst_cases
+from batchwright.engine.bounds import LanePrices, with_worst_cases
 from batchwright.engine.sweeper import SWEEP_EVERY_S, Sweeper, run_lock_name, worker_lock_name
 from batchwright.engine.worker import Worker, WorkerParts
 from batchwright.engine.worker_settings import LaneLimits, WorkerSettings
@@ -413,8 +413,8 @@ def source_rows(
     with open_source(request.source, request.rows, skip_invalid=True) as source:
         for text in source.notes:
             say(text)
-        price_of = lane_prices(Prices(settings, SystemClock()), settings.destinations)
-        yield from with_worst_cases(source.chunks(), price_of)
+        prices = LanePrices(Prices(settings, SystemClock()), settings.destinations, settings.routes)
+        yield from with_worst_cases(source.chunks(), prices)
 
 
 async def backup(settings: Settings, target: Path) -> int:

@@ -92,7 +92,7 @@ def _apply(now: Settings, before: Settings, what: Reloaded) -> Settings:
     """Everything that can be refused comes first."""
     check_key_file(now)
     what.machine.find_price.reload(now)
-    what.offers.change(now.destinations, now.model)
+    what.offers.change(now.destinations, now.model, now.routes)
     if what.vendors is not None:
         variables = now.variables
         what.vendors.renew(now.key_values(), variables.dotenv, variables.dotenv_file)

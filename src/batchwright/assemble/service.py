@@ -200,7 +200,7 @@ def _service(
         targets=targets,
         clock=machine.clock,
         chance=machine.chance,
-        offers=Offers(machine.settings.destinations, machine.settings.model),
+        offers=Offers(machine.settings.destinations, machine.settings.model, machine.settings.routes),
         ceilings=request.ceilings,
         watching=Watching(machine.clock),
         version=version("batchwright"),

@@ -23,7 +23,9 @@ COLUMNS = (
     Column(heading="ATTEMPTS", short="SENT", leaves=1),
     Column(heading="COST", leaves=2),
     Column(heading="ANSWER OR ERROR", short="ANSWER", cut_to=12),
+    Column(heading="FAILED ATTEMPTS MET", short="MET", cut_to=12, leaves=3),
 )
+"""The last one is left out of a table in which no row failed before."""
 OUTCOMES = ("ok", "failed", "cancelled", "expired", "stopped", "open")
 MAX_TABLE_ROWS = 10_000
 """A table is measured before it is printed; a pipe and --json have no such bound."""
@@ -74,7 +76,8 @@ def rows_command(batch: str, **given: Any) -> None:
             else:
                 screen.print_rows(COLUMNS, [_cells(view)])
         if shown:
-            screen.print_rows(COLUMNS, [_cells(view) for view in shown])
+            columns = COLUMNS if any(view.record and view.record.met for view in shown) else COLUMNS[:-1]
+            screen.print_rows(columns, [_cells(view)[: len(columns)] for view in shown])
 
     with_batches(options.load_settings(given), show)
 
@@ -148,6 +151,7 @@ def _cells(view: RowView) -> tuple[Any, ...]:
         screen.count_cell(record.attempts if record is not None else 0),
         screen.cost_cell(record.cost_picousd if record is not None else 0, complete=complete),
         screen.text_cell(_text_of(view)),
+        screen.text_cell(record.met if record is not None else ""),
     )
 
 

@@ -54,6 +54,20 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     It is not left out, because they would go to another vendor then."""
 
 
+class RouteStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One choice of a route: a model at a vendor."""
+
+    vendor: str
+    model: str
+    """As the vendor gets it."""
+    weight: int = 0
+    """Its share of the rows that begin with it; 0: a row only comes here when another choice cannot take it."""
+
+
+Routes = dict[str, tuple[RouteStep, ...]]
+"""By the model name that rows give; the choices in the order in which they are tried."""
+
+
 def place_digest(destination: Destination) -> str:
     """Eight hex digits that differ where rows would go somewhere else, be read otherwise, or have another key."""
     place = msgspec.structs.replace(destination, models=(), region="", unusable="")
@@ -75,6 +89,8 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, str] = {}
     """What `identity` was made from beside the input, for 'differs in ...' messages."""
     destinations: tuple[Destination, ...]
+    routes: Routes = {}
+    """As they were when it was submitted: a batch keeps them."""
     max_attempts: int = 5
     on_uncertain: OnUncertain = OnUncertain.RETRY
     gate: str = "pause"

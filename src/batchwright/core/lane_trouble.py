@@ -104,6 +104,14 @@ class LaneTrouble:
             return min(max(0.0, self._next_probe_s - now_s), ASK_AGAIN_S)
         return 0.0
 
+    def probe_in_s(self, now_s: float, in_flight: int) -> float:
+        """0.0: a probe may go now; math.inf: one is out, or none may."""
+        if self.paused_reason:
+            return 0.0 if self._probe_allowed else math.inf
+        if not self.in_outage or (self._probe_out and in_flight):
+            return math.inf
+        return max(0.0, self._next_probe_s - now_s)
+
     @property
     def probing(self) -> bool:
         """The row that may go is a probe."""

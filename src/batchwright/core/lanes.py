@@ -112,6 +112,26 @@ class Lane:
         trouble = self._trouble
         return bool(trouble.in_outage or trouble.paused_reason or trouble.floor_s > now_s)
 
+    def stands_still_s(self, now_s: float) -> float:
+        """For how long it will do so; 0.0: it does not; math.inf: nobody knows."""
+        trouble = self._trouble
+        if trouble.in_outage or trouble.paused_reason:
+            return math.inf
+        return max(0.0, trouble.floor_s - now_s)
+
+    @property
+    def failing(self) -> bool:
+        """Whether it refuses many rows, or few come through at all: it is best left to the rows that it has."""
+        return self._trouble.outage_run > SCATTERED_RUN or self._adaptive.crowded
+
+    def probe_in_s(self, now_s: float) -> float:
+        """When a row may go and find out whether an outage or a pause is over; math.inf: one is out, or none may."""
+        return self._trouble.probe_in_s(now_s, self.in_flight)
+
+    def paced(self, now_s: float) -> bool:
+        """Whether its requests or tokens a minute held a row back, and still do."""
+        return self._pace_until_s > now_s
+
     @property
     def scatters(self) -> bool:
         """Whether a failure now says little of the lane: it answers others, and few are refused or fail in a row."""

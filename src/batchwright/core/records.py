@@ -66,6 +66,11 @@ class Record(msgspec.Struct, array_like=True, gc=False):
     """Deaths of a worker in the present round at which this row was the only one it had reserved."""
     deaths: int = 0
     """Deaths of a worker in the present round at which this row was reserved, alone or not."""
+    met: str = ""
+    """What each failed attempt met, over all rounds (`core.met`); empty where none failed."""
+    lane: int = -1
+    """Index into the segment's lanes of where a row of a route was sent last, once it had left its first choice or
+    failed there; -1: to its first choice."""
 
 
 def known_picousd(record: Record | None) -> int | None:
@@ -172,6 +177,14 @@ class InputRow(msgspec.Struct, array_like=True, gc=False):
     """What was taken off the row's model name because it named a vendor of ours (`local/`); empty where nothing was."""
     source_index: int = -1
     """The row's request_index in the batch that this one retries; -1: it came from a caller."""
+    route: str = ""
+    """The model name of ours that the row gave, where it is a route's; `model`, `lane` and the body are those of its
+    first choice. Empty: it gave none."""
+
+    @property
+    def named_model(self) -> str:
+        """The model as the row named it, or as it was filled in."""
+        return self.route or self.model_prefix + self.model
 
 
 class SegmentKey(NamedTuple):

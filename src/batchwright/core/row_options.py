@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, Routes
+from batchwright.core.routes import Directions
 
 MAX_ROW_BYTES = 32 * 1024 * 1024
 """A line above this is a finding (`row_too_large`), never a cut."""
@@ -14,6 +15,8 @@ MAX_ROW_BYTES = 32 * 1024 * 1024
 class RowOptions:
     destinations: tuple[Destination, ...] = ()
     """In order of preference; `local/...` rows need none."""
+    routes: Routes = field(default_factory=dict)
+    """Model names of ours, each with the choices it stands for."""
     model: str = ""
     """Fills in for rows that name no model; never replaces one."""
     params: dict[str, object] = field(default_factory=dict)
@@ -26,3 +29,7 @@ class RowOptions:
     limit: int = 0
     """Only the first so many rows; 0: all."""
     max_row_bytes: int = MAX_ROW_BYTES
+
+    @property
+    def directions(self) -> Directions:
+        return Directions(self.destinations, self.routes)

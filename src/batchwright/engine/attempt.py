@@ -14,10 +14,12 @@ from batchwright.core import row_map
 from batchwright.core.failures import KINDS, FailureKind, LaneSignal
 from batchwright.core.gate import GateVerdict
 from batchwright.core.lanes import LaneEnd
+from batchwright.core.met import add_met
 from batchwright.core.pricing import answer_cost
 from batchwright.core.records import UNKNOWN, InputRow, Record, UsageKey, UsageSum
 from batchwright.core.retry import Decision, decide
 from batchwright.engine.desk import BatchLine, LaneDesk
+from batchwright.engine.failover import MOVES_ON, Failover
 from batchwright.engine.open_segment import UNTRIED, LaneQueue, OpenSegment
 from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.vendor import Answer, VendorCall
@@ -55,7 +57,8 @@ class Attempt:
 class Attempts:
     """Books ended attempts into their segments."""
 
-    def __init__(self, *, clock: Clock, chance: Chance, day_of: Callable[[int], str]) -> None:
+    def __init__(self, *, clock: Clock, chance: Chance, day_of: Callable[[int], str], failover: Failover) -> None:
+        self._failover = failover
         self._clock = clock
         self._chance = chance
         self._day_of = day_of
@@ -93,6 +96,10 @@ class Attempts:
         row = attempt.row
         base = segment.base_record(row) if segment.notes or segment.previous_records else UNTRIED
         record = self._record(attempt, answer, base, now)
+        if base is not UNTRIED:
+            record.met = base.met
+        if segment.away:
+            record.lane = _lane_of(segment, row)
         record.cost_picousd += cost_picousd
         record.unpriced += unpriced
         record.no_usage += no_usage
@@ -126,12 +133,14 @@ class Attempts:
         """The row waits for another attempt, or ends; true if the attempt may have been paid for. `records` are the one
         before the attempt and the one after it, which has not been filed yet."""
         base, record = records
+        assert answer.kind is not None
+        record.met = add_met(base.met, record.vendor, answer.kind, answer.http_status)
         decision = self._decide(attempt, answer, base)
         record.used += decision.uses_attempt
         record.rate_limits += decision.rate_limit_counted
         record.doubts += decision.doubt
         if decision.again:
-            self._again(attempt, record, decision, now_s)
+            self._again(attempt, record, decision, kind=answer.kind, now_s=now_s)
         else:
             assert decision.end is not None
             record.byte = row_map.KIND_BYTES[decision.end]
@@ -260,14 +269,20 @@ class Attempts:
             chance=self._chance.random(),
         )
 
-    def _again(self, attempt: Attempt, record: Record, decision: Decision, now_s: float) -> None:
+    def _again(self, attempt: Attempt, record: Record, decision: Decision, *, kind: FailureKind, now_s: float) -> None:
         segment = attempt.queue.segment
         row = attempt.row
         segment.clear(row)
         record.body = b""
-        record.not_before_ms = record.ended_at_ms + int(decision.delay_s * 1000)
+        record.not_before_ms = record.ended_at_ms
         segment.notes[row] = record
         segment.new_records.append(record)
+        entry = segment.rows[row]
+        if entry is not None and entry.route and kind in MOVES_ON:
+            delay_s = decision.delay_s
+            if self._failover.after_failure(segment, row, delay_s=delay_s, now_s=now_s):
+                return
+        record.not_before_ms += int(decision.delay_s * 1000)
         attempt.desk.wait(attempt.queue, row, now_s + decision.delay_s)
 
     def _finish(self, segment: OpenSegment, record: Record) -> None:
@@ -287,6 +302,7 @@ class Attempts:
                 unpriced=record.unpriced,
                 no_usage=record.no_usage,
                 doubts=record.doubts,
+                met=record.met,
             )
             byte = previous
             row_map.restore(segment.row_map, row, previous)
@@ -315,6 +331,12 @@ class Attempts:
         elif verdict is GateVerdict.SHUT:
             said = f": {record.message[:GATE_MESSAGE_CHARS]}" if record.message else ""
             context.gate_shut = f"{context.gate.sentence}{said}"
+
+
+def _lane_of(segment: OpenSegment, row: int) -> int:
+    """As `Record.lane`."""
+    entry = segment.rows[row]
+    return entry.lane if entry is not None and row in segment.away else -1
 
 
 def _reason(answer: Answer) -> str:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind
 from batchwright.core.gate import Gate
+from batchwright.core.routes import lanes_of_routes
 from batchwright.core.tenants import LOCAL, Tenant
 from batchwright.ports.store import BatchSignals
+
+if TYPE_CHECKING:
+    from batchwright.engine.desk import LaneDesk
 
 
 class BatchContext:
@@ -19,6 +25,7 @@ class BatchContext:
         "closing",
         "closing_until_s",
         "deadline_ms",
+        "desks",
         "gate",
         "gate_passed",
         "gate_shut",
@@ -26,6 +33,7 @@ class BatchContext:
         "may_send",
         "paused",
         "round",
+        "route_lanes",
         "segments",
         "spec",
         "spent_picousd",
@@ -42,6 +50,10 @@ class BatchContext:
         self.spec = spec
         self.total = total
         self.round = round
+        self.route_lanes = lanes_of_routes(spec.routes, spec.destinations)
+        """The lanes of each of its routes that has more than one."""
+        self.desks: dict[str, LaneDesk] = {}
+        """By the text of a lane, those met so far."""
         self.gate = gate
         """None once it is passed, or where there is none."""
         self.gate_passed = False

@@ -15,7 +15,7 @@ from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.core.tenants import LOCAL, Tenant
 from batchwright.core.worker_id import WorkerId
-from batchwright.engine.bounds import lane_prices, refuse_unbounded, with_worst_cases
+from batchwright.engine.bounds import LanePrices, refuse_unbounded, with_worst_cases
 from batchwright.engine.floor import FindPrice
 from batchwright.engine.intake import Intake, take_in, take_in_stream
 from batchwright.engine.repricing import BatchRepricing, MayStateCost, RepricingParts
@@ -99,12 +99,12 @@ class StoreBatches:
         return Submitted(status=await self.status(submit.batch_id), replayed=False)
 
     async def _take_in(self, batch: NewBatch, rows: Rows, digest_at_end: Callable[[], str] | None) -> None:
-        price_of = lane_prices(self._find_price, batch.spec.destinations)
+        prices = LanePrices(self._find_price, batch.spec.destinations, batch.spec.routes)
         capped = batch.spec.max_cost_picousd >= 0 and not batch.spec.soft_cap
 
         def bound(some: Iterable[Sequence[SourceRow]]) -> Iterable[Sequence[SourceRow]]:
-            bounded = with_worst_cases(some, price_of)
-            return refuse_unbounded(bounded, price_of) if capped else bounded
+            bounded = with_worst_cases(some, prices)
+            return refuse_unbounded(bounded, prices) if capped else bounded
 
         if isinstance(rows, AsyncIterable):
             intake = Intake(self._store, batch, clock=self._clock, digest_at_end=digest_at_end)

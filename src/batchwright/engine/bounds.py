@@ -1,4 +1,5 @@
-"""The most a row can cost: its bytes as input tokens and its own bound on output tokens, at its lane's price.
+"""The most a row can cost: its bytes as input tokens and its own bound on output tokens, at the dearest price of the
+lanes it may go to.
 
 A row without a bound or a price has none (0), and under a cap is refused at submit unless the cap was allowed to be
 soft. A zero-rated price bounds every row at 0, which is no lack of a bound.
@@ -6,49 +7,71 @@ soft. A zero-rated price bounds every row at 0, which is no lack of a bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from batchwright.core.batch_spec import Destination, LaneKey
+from batchwright.core.batch_spec import Destination, LaneKey, Routes
 from batchwright.core.errors import Finding, InputRefused
 from batchwright.core.pricing import Price, worst_case
+from batchwright.core.routes import NO_ROUTES, lanes_of_routes
 from batchwright.core.rows import SourceRow
 from batchwright.engine.floor import FindPrice, destination_of
+from batchwright.wire.json_text import string
 
 FINDINGS_MAX = 100
 
 
-LanePrice = Callable[[str], Price | None]
-"""A lane key's text -> its price; None: not known."""
+class LanePrices:
+    """The prices of a batch's lanes, each looked up once; called with a lane key's text. None: not known."""
 
+    def __init__(self, find_price: FindPrice, destinations: Sequence[Destination], routes: Routes = NO_ROUTES) -> None:
+        self._find_price = find_price
+        self._destinations = destinations
+        self._routes = lanes_of_routes(routes, destinations)
+        self._found: dict[str, Price | None] = {}
 
-def lane_prices(find_price: FindPrice, destinations: Sequence[Destination]) -> LanePrice:
-    """Looks each lane of a batch up once."""
-    prices: dict[str, Price | None] = {}
-
-    def find(lane: str) -> Price | None:
-        if lane not in prices:
+    def __call__(self, lane: str) -> Price | None:
+        if lane not in self._found:
             key = LaneKey.parse(lane)
-            prices[lane] = find_price(destination_of(key, destinations), key.model)
-        return prices[lane]
+            self._found[lane] = self._find_price(destination_of(key, self._destinations), key.model)
+        return self._found[lane]
 
-    return find
+    def lanes(self, source: SourceRow) -> Sequence[str]:
+        """Every lane that a sendable row may be sent to."""
+        return self._routes.get(source.row.route, (source.lane,)) if source.row.route else (source.lane,)
+
+    def set_dearest(self, source: SourceRow) -> None:
+        """Sets the worst case of a row of a route, and whether it has none: that of the dearest of its lanes."""
+        row = source.row
+        dearest, unbounded = 0, False
+        for lane in self.lanes(source):
+            price = self(lane)
+            # On another lane of its route the body names another model.
+            longer = max(0, len(string(LaneKey.parse(lane).model)) - len(string(row.model)))
+            worst = 0 if price is None else worst_case(price, len(row.body) + longer, row.output_tokens) or 0
+            unbounded |= not worst and not (price is not None and price.zero_rated)
+            dearest = max(dearest, worst)
+        row.worst_picousd = 0 if unbounded else dearest
+        source.unbounded = unbounded
 
 
-def with_worst_cases(chunks: Iterable[Sequence[SourceRow]], price_of: LanePrice) -> Iterator[Sequence[SourceRow]]:
+def with_worst_cases(chunks: Iterable[Sequence[SourceRow]], prices: LanePrices) -> Iterator[Sequence[SourceRow]]:
     """Sets every sendable row's `worst_picousd`, and whether it has none."""
     for chunk in chunks:
         for source in chunk:
             if not source.lane:
                 continue
-            price = price_of(source.lane)
             row = source.row
+            if row.route:
+                prices.set_dearest(source)
+                continue
+            price = prices(source.lane)
             if price is not None:
                 row.worst_picousd = worst_case(price, len(row.body), row.output_tokens) or 0
             source.unbounded = not row.worst_picousd and not (price is not None and price.zero_rated)
         yield chunk
 
 
-def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], price_of: LanePrice) -> Iterator[Sequence[SourceRow]]:
+def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], prices: LanePrices) -> Iterator[Sequence[SourceRow]]:
     """Raises InputRefused at the end of an input that has rows without a worst case: a cap could not hold for them."""
     findings: list[Finding] = []
     total = 0
@@ -58,7 +81,8 @@ def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], price_of: LanePrice)
                 continue
             total += 1
             if len(findings) < FINDINGS_MAX:
-                findings.append(_unbounded(source, position, priced=price_of(source.lane) is not None))
+                unpriced = next((lane for lane in prices.lanes(source) if prices(lane) is None), "")
+                findings.append(_unbounded(source, position, unpriced=unpriced))
         if not total:
             yield chunk
     if total:
@@ -71,10 +95,13 @@ def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], price_of: LanePrice)
         )
 
 
-def _unbounded(source: SourceRow, position: int, *, priced: bool) -> Finding:
+def _unbounded(source: SourceRow, position: int, *, unpriced: str) -> Finding:
+    """`unpriced`: the first of its lanes without a price; empty: none is."""
     row = source.row
     lacking = [] if row.output_tokens else ["no bound on its tokens (no max_tokens, or input kept elsewhere)"]
-    lacking += [] if priced else [f"no known price for model {row.model!r} at {LaneKey.parse(source.lane).vendor}"]
+    if unpriced:
+        key = LaneKey.parse(unpriced)
+        lacking.append(f"no known price for model {key.model!r} at {key.vendor}")
     lacks = " and ".join(lacking)
     return Finding(
         line=row.line or position + 1, code="unbounded_cost", message=f"{lacks}: expected a bound under a cap"

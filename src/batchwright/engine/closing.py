@@ -191,7 +191,7 @@ class Closing:
             return False
         if not segment.retired:
             segment.retired = True
-            segment.lane_set = self._floor.open_lanes(segment) or segment.lane_set
+            segment.lane_set = "\n".join(sorted(self._floor.open_lanes(segment))) or segment.lane_set
             self._floor.unready(segment)
             self._sender.changed[segment] = None
         if segment.flights and late:
@@ -246,10 +246,12 @@ class Closing:
             if desk.blocked:
                 blocked.add(text)
                 self._sender.changed.update(dict.fromkeys(desk.unreserve()))
+        self._sender.changed.update(dict.fromkeys(self._worker.failover.relieve(now_s)))
         if not blocked:
             return
         for segment in list(self._floor.segments.values()):
-            if segment.queues and all(desk.blocked for desk in self._floor.open_desks(segment)):
+            lanes = self._floor.open_lanes(segment) if segment.queues else ()
+            if segment.queues and all(self._floor.desk(lane, segment.context, now_s).blocked for lane in lanes):
                 self._give_back(segment)
         if self._look_for_blocked:
             self._look_for_blocked = False

@@ -159,8 +159,10 @@ class LaneDesk:
         waiting = self.waiting
         released = False
         while waiting and waiting[0][0] <= now_s:
-            _, _, queue, row = heappop(waiting)
-            if queue.segment.waiting.pop(row, None) is not None:
+            until_s, _, queue, row = heappop(waiting)
+            # A row that has left for another lane may wait there.
+            if queue.segment.waiting.get(row) == until_s:
+                del queue.segment.waiting[row]
                 queue.pending.appendleft(row)
                 released = True
         return released
@@ -169,7 +171,12 @@ class LaneDesk:
     def hungry(self) -> bool:
         """Whether segments should be claimed for it. A claimed row is sent two checkpoints later at the earliest: one
         claims it, the next reserves it."""
-        return self.unsent() < max(self.lane.limit, 2 * self.reserve_target)
+        return self.room > 0
+
+    @property
+    def room(self) -> int:
+        """How many rows more it could use than it has to send; below 0: it has more."""
+        return max(self.lane.limit, 2 * self.reserve_target) - self.unsent()
 
     def reserve(self) -> None:
         """Reserves rows, line by line, until as many are ready or becoming so as the lane has room for now and about

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.errors import BatchwrightError, Finding, NoSuchBatch, NoSuchFile
+from batchwright.core.routes import lanes_of_routes
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
-from batchwright.engine.bounds import lane_prices, with_worst_cases
+from batchwright.engine.bounds import LanePrices, with_worst_cases
 from batchwright.engine.floor import FindPrice
 from batchwright.engine.intake import WRITE_BYTES, Cutter
 from batchwright.engine.repeated_ids import hash_number, repeated_hashes
@@ -180,9 +181,9 @@ class FileIntake:
             await asyncio.to_thread(self._find_repeated, row)
 
     def _segments(self, row: FileBatchRow, spec: BatchSpec) -> Iterator[NewSegment]:
-        cutter = Cutter(self._parts.clock.now_ms)
-        price_of = lane_prices(self._parts.find_price, spec.destinations)
-        for chunk in with_worst_cases(self._chunks(row, spec), price_of):
+        cutter = Cutter(self._parts.clock.now_ms, lanes_of_routes(spec.routes, spec.destinations))
+        prices = LanePrices(self._parts.find_price, spec.destinations, spec.routes)
+        for chunk in with_worst_cases(self._chunks(row, spec), prices):
             yield from cutter.add(chunk)
         yield from cutter.rest()
 
@@ -190,7 +191,10 @@ class FileIntake:
         """The rows, good and bad: bad ones too, so that repeated ids are found among all. Ends at the last error that
         is kept."""
         options = RowOptions(
-            destinations=spec.destinations, model=self._parts.model, max_row_bytes=self._parts.max_row_bytes
+            destinations=spec.destinations,
+            routes=spec.routes,
+            model=self._parts.model,
+            max_row_bytes=self._parts.max_row_bytes,
         )
         decoder = OpenAILineDecoder(options, row.endpoint)
         chunk: list[SourceRow] = []
@@ -209,7 +213,7 @@ class FileIntake:
             if len(self._errors) >= MAX_ERRORS or self._rows > self._parts.max_rows:
                 return
             if len(self._models) < 2 and source.finding is None:
-                self._models.add(source.row.model_prefix + source.row.model)
+                self._models.add(source.row.named_model)
             chunk.append(source)
             size += len(source.row.body)
             if len(chunk) == CHUNK_ROWS or size >= CHUNK_BYTES:

@@ -71,12 +71,13 @@ class Floor:
                 assert entry is not None
                 queue = segment.queues.get(entry.lane)
                 if queue is None:
-                    queue = self._new_queue(segment, entry.lane, claimed.input.lanes[entry.lane], now_s)
+                    queue = self.new_queue(segment, entry.lane, now_s)
                 queue.pending.append(row)
         return segment
 
-    def _new_queue(self, segment: OpenSegment, lane: int, lane_text: str, now_s: float) -> LaneQueue:
-        desk = self.desk(lane_text, segment.context, now_s)
+    def new_queue(self, segment: OpenSegment, lane: int, now_s: float) -> LaneQueue:
+        """A queue for those of the segment's rows that go to the lane of this index."""
+        desk = self.desk(segment.lanes[lane], segment.context, now_s)
         line = desk.line_of(segment.context)
         queue = LaneQueue(segment, line)
         segment.queues[lane] = queue
@@ -90,6 +91,12 @@ class Floor:
         return f"{lane_text}#{place_digest(destination)}"
 
     def desk(self, lane_text: str, context: BatchContext, now_s: float) -> LaneDesk:
+        desk = context.desks.get(lane_text)
+        if desk is None:
+            desk = context.desks[lane_text] = self._desk(lane_text, context, now_s)
+        return desk
+
+    def _desk(self, lane_text: str, context: BatchContext, now_s: float) -> LaneDesk:
         name = self.name_of(lane_text, context)
         desk = self.desks.get(name)
         if desk is None:
@@ -214,17 +221,12 @@ class Floor:
     def segments_of(self, context: BatchContext) -> list[OpenSegment]:
         return [segment for segment in self.segments.values() if segment.context is context]
 
-    def open_desks(self, segment: OpenSegment) -> list[LaneDesk]:
-        """The desks of a segment's rows that are still open."""
-        return [
-            queue.line.desk
-            for lane, queue in segment.queues.items()
-            if queue.pending or any(row is not None and row.lane == lane for row in segment.rows)
-        ]
-
-    def open_lanes(self, segment: OpenSegment) -> str:
-        """The lane set of a segment's open rows, narrowed to what is still open."""
-        return "\n".join(sorted({str(desk.key) for desk in self.open_desks(segment)}))
+    def open_lanes(self, segment: OpenSegment) -> set[str]:
+        """The texts of all lanes that a segment's open rows may be sent to."""
+        routes = segment.context.route_lanes
+        found = {(row.lane, row.route) for row in segment.rows if row is not None}
+        lanes = {segment.lanes[lane] for lane, _ in found}
+        return lanes.union(*(routes.get(route, ()) for _, route in found))
 
 
 def destination_of(key: LaneKey, destinations: Sequence[Destination]) -> Destination:

@@ -7,7 +7,7 @@ closing transaction makes all of it claimable at once. Nothing is sent of an inp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -16,6 +16,7 @@ from batchwright.core.errors import BatchwrightError, Finding
 from batchwright.core.failures import FailureKind
 from batchwright.core.identity import hash_custom_ids
 from batchwright.core.records import Record, SegmentInput
+from batchwright.core.routes import lanes_of_routes
 from batchwright.core.rows import SourceRow
 from batchwright.engine.writer import Writer
 from batchwright.ports.clock import Clock
@@ -27,6 +28,9 @@ SEGMENT_BYTES = 4 * 1024 * 1024
 """A single larger row is a segment of its own."""
 WRITE_BYTES = 4 * 1024 * 1024
 """Packed segments are written when they pass this: well under the 8 MiB of a transaction."""
+
+RouteLanes = Mapping[str, Sequence[str]]
+"""By route: its lanes' texts, in order (`core.routes.lanes_of_routes`)."""
 
 _INVALID = row_map.KIND_BYTES[FailureKind.INVALID_ROW]
 _UNROUTABLE = row_map.KIND_BYTES[FailureKind.UNROUTABLE]
@@ -47,6 +51,10 @@ class Intake:
         self._created = False
         self._waiting: list[NewSegment] = []
         self._waiting_bytes = 0
+
+    @property
+    def route_lanes(self) -> RouteLanes:
+        return _lanes(self._batch)
 
     def hold(self, segments: Iterable[NewSegment]) -> bool:
         """Takes segments; true when it is time to write."""
@@ -89,7 +97,7 @@ def take_in(store: Store, batch: NewBatch, chunks: Iterable[Sequence[SourceRow]]
 
     If `chunks` raises, what was written is removed and the error goes on.
     """
-    intake, cutter = Intake(store, batch, clock=clock), Cutter(clock.now_ms)
+    intake, cutter = Intake(store, batch, clock=clock), Cutter(clock.now_ms, _lanes(batch))
     try:
         for chunk in chunks:
             for segment in cutter.add(chunk):
@@ -107,7 +115,7 @@ async def take_in_stream(
 ) -> None:
     """As `take_in`, for rows that arrive: the writer is asked for one bounded transaction at a time, and is free for
     others while nothing arrives. Cutting and packing run in a thread of their own."""
-    cutter = Cutter(clock.now_ms)
+    cutter = Cutter(clock.now_ms, intake.route_lanes)
     try:
         async for chunk in chunks:
             if intake.hold(await asyncio.to_thread(_listed, cutter, chunk)):
@@ -126,8 +134,9 @@ def _listed(cutter: Cutter, chunk: Sequence[SourceRow]) -> list[NewSegment]:
 class Cutter:
     """Rows in order -> segments in order: at most SEGMENT_ROWS rows and SEGMENT_BYTES, unless it is a single row."""
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(self, now_ms: Callable[[], int], route_lanes: RouteLanes) -> None:
         self._now_ms = now_ms
+        self._route_lanes = route_lanes
         self._number = self._first_index = self._bytes = 0
         self._rows: list[SourceRow] = []
 
@@ -145,13 +154,26 @@ class Cutter:
         return [self._cut()] if self._rows else []
 
     def _cut(self) -> NewSegment:
-        segment = _segment(self._rows, number=self._number, first_index=self._first_index, now_ms=self._now_ms())
+        segment = _segment(
+            self._rows,
+            self._route_lanes,
+            number=self._number,
+            first_index=self._first_index,
+            now_ms=self._now_ms(),
+        )
         self._number, self._first_index = self._number + 1, self._first_index + len(self._rows)
         self._rows, self._bytes = [], 0
         return segment
 
 
-def _segment(sources: Sequence[SourceRow], *, number: int, first_index: int, now_ms: int) -> NewSegment:
+def _lanes(batch: NewBatch) -> RouteLanes:
+    return lanes_of_routes(batch.spec.routes, batch.spec.destinations)
+
+
+def _segment(
+    sources: Sequence[SourceRow], route_lanes: RouteLanes, *, number: int, first_index: int, now_ms: int
+) -> NewSegment:
+    """Its lanes are those of its rows, and then those that rows of a route may go on to."""
     lanes: dict[str, int] = {}
     byte_map = bytearray(len(sources))
     records: list[Record] = []
@@ -163,6 +185,9 @@ def _segment(sources: Sequence[SourceRow], *, number: int, first_index: int, now
         else:
             byte_map[position] = byte = _byte_of(source.finding)
             records.append(_refusal(source.finding, row=position, byte=byte, now_ms=now_ms))
+    for route in sorted({source.row.route for source in sources if source.finding is None}) if route_lanes else ():
+        for lane in route_lanes.get(route, ()):
+            lanes.setdefault(lane, len(lanes))
     custom_ids = [source.row.custom_id for source in sources]
     return NewSegment(
         number=number,

@@ -37,6 +37,7 @@ class LaneQueue:
 
 class OpenSegment:
     __slots__ = (
+        "away",
         "becoming_ready",
         "context",
         "epoch",
@@ -45,6 +46,7 @@ class OpenSegment:
         "input_bytes",
         "key",
         "lane_set",
+        "lanes",
         "lost",
         "new_records",
         "notes",
@@ -94,6 +96,11 @@ class OpenSegment:
         """Rows whose byte is RESERVED in this map."""
         self.input_bytes = claimed.input_bytes
         self.lane_set = claimed.lane_set
+        self.lanes = claimed.input.lanes
+        """Texts of lane keys; rows name them by their index here."""
+        self.away: dict[int, dict[int, float]] = {}
+        """Rows that left a lane of their route for another (`engine.failover`): until when (loop seconds) they are not
+        to come back, by lane."""
         self.lost = False
         self.retired = False
         """Its rows have left the desks; it is given back or closed when nothing of it is out."""
@@ -144,6 +151,7 @@ class OpenSegment:
             unpriced=earlier.unpriced,
             no_usage=earlier.no_usage,
             doubts=earlier.doubts,
+            met=earlier.met,
         )
 
     def take_changes(self) -> SegmentDraft:

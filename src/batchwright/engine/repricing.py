@@ -13,7 +13,7 @@ from batchwright.core.batch_state import derive
 from batchwright.core.errors import InUse, WrongState
 from batchwright.core.records import InputRow, Record, Tally, UsageKey, UsageSum
 from batchwright.core.repricing import Repriced, Verdict, reprice
-from batchwright.engine.bounds import lane_prices
+from batchwright.engine.bounds import LanePrices
 from batchwright.engine.floor import FindPrice, destination_of
 from batchwright.engine.writer import Writer
 from batchwright.ports.batches import KnownCost, RepriceResult
@@ -62,7 +62,7 @@ class BatchRepricing:
         self._parts = parts
         self._batch = batch
         self._every = every
-        self._price_of = lane_prices(parts.find_price, batch.spec.destinations)
+        self._price_of = LanePrices(parts.find_price, batch.spec.destinations)
         self._verdicts: Counter[Verdict] = Counter()
         self._without_price: Counter[str] = Counter()
         self._usage_not_kept = 0
@@ -100,9 +100,9 @@ class BatchRepricing:
             source = view.input.rows[row]
             if not view.input.lanes or not record.attempts:
                 continue  # refused when it was read: never sent
-            lane = view.input.lanes[source.lane]
+            lane = view.input.lanes[record.lane if record.lane >= 0 else source.lane]
             found = self._decide(source, lane, record)
-            self._count(found, source)
+            self._count(found, lane)
             if found.record is not record:
                 if not changes or changes[-1].size + len(record.body) > CHANGE_BYTES:
                     changes.append(_Change())
@@ -116,10 +116,10 @@ class BatchRepricing:
 
         return reprice(record, self._price_of(lane), every=self._every, may_state_cost=may_state_cost)
 
-    def _count(self, found: Repriced, source: InputRow) -> None:
+    def _count(self, found: Repriced, lane: str) -> None:
         self._verdicts[found.verdict] += 1
         if found.verdict is Verdict.NO_PRICE:
-            self._without_price[source.model] += 1
+            self._without_price[LaneKey.parse(lane).model] += 1
         elif found.record.unpriced and found.verdict is not Verdict.BEYOND_REASON:
             self._usage_not_kept += 1
 

@@ -24,6 +24,7 @@ from batchwright.engine.attempt import Attempts
 from batchwright.engine.checkpoint import Landed, Proposal, land
 from batchwright.engine.closing import Closing
 from batchwright.engine.desk import LaneDesk
+from batchwright.engine.failover import Failover
 from batchwright.engine.floor import FindPrice, Floor
 from batchwright.engine.heart import Heart
 from batchwright.engine.sender import Sender
@@ -86,9 +87,10 @@ class Worker:
         self._dirty = asyncio.Event()
         self._urgent = asyncio.Event()
         self.floor = Floor(settings=settings, find_price=parts.find_price, now_ms=parts.clock.now_ms)
+        self.failover = Failover(self.floor)
         self.sender = Sender(
             settings=settings,
-            attempts=Attempts(clock=parts.clock, chance=parts.chance, day_of=parts.day_of),
+            attempts=Attempts(clock=parts.clock, chance=parts.chance, day_of=parts.day_of, failover=self.failover),
             clock=parts.clock,
             call_soon=self._loop.call_soon,
             call_later=self._loop.call_later,
@@ -444,9 +446,9 @@ class Worker:
         try:
             desk.vendor = await self.parts.vendors.open(desk.destination, timeout_s=desk.limits.timeout_s)
         except VendorUnavailable as error:
-            if self.only_batch:
+            if self.only_batch and not any(line.context.route_lanes for line in desk.lines):
                 self._failure = error
-            else:
+            else:  # its rows wait, or go on to another lane of their route
                 desk.lane.pause(str(error))
                 desk.probing = desk.known_pause = False  # what a probe cleared is to be written again
         except Exception as error:

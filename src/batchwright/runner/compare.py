@@ -7,17 +7,16 @@ A resume that silently starts over is the thing people fear; this names the opti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice, zip_longest
 
-from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import InputRefused
-from batchwright.core.routes import lead_alike
+from batchwright.core.routes import Directions, lead_alike
 from batchwright.core.rows import SourceRow
 from batchwright.ports.batches import Batches, BatchStatus
 from batchwright.runner.figures import count_text, plural, shown_text
 from batchwright.runner.request import RunRequest
-from batchwright.runner.same_way import first_difference
+from batchwright.runner.same_way import directions_of, first_difference
 from batchwright.runner.source import CHUNK_ROWS, Source, open_source
 
 MAX_COMPARED_ROWS = 20_000
@@ -40,7 +39,7 @@ async def differences_texts(
         parts.append(_options_text(changed))
     file_changed = batch.spec.input_digest != source.input_digest
     whole = not (changed or file_changed)
-    if text := await asyncio.to_thread(_way_text, source, batch, request.rows.destinations, whole=whole):
+    if text := await asyncio.to_thread(_way_text, source, batch, request.rows.directions, whole=whole):
         parts.append(text)
     if file_changed:
         parts.append("the file has changed" if parts else await _rows_text(request, batch, batches))
@@ -49,9 +48,9 @@ async def differences_texts(
     return (f"{batch.batch_id} was made of the same file, but {'; '.join(parts)}. Starting anew.",)
 
 
-def _way_text(source: Source, batch: BatchStatus, now: Sequence[Destination], *, whole: bool) -> str:
+def _way_text(source: Source, batch: BatchStatus, now: Directions, *, whole: bool) -> str:
     """Which rows go elsewhere than they did; empty: none. `whole`: all rows are looked at, else the first of them."""
-    before = batch.spec.destinations
+    before = directions_of(batch)
     if lead_alike(before, now):
         return ""
     models = source.models()

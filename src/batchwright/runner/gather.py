@@ -72,7 +72,8 @@ class Gathered:
                 if record.unpriced:
                     self.rows_unpriced += 1
                     if len(self.models_unpriced) < MAX_GROUPS:
-                        self.models_unpriced.add(view.input.model)
+                        own = record.lane in (-1, view.input.lane)
+                        self.models_unpriced.add(view.input.model if own else view.input.named_model)
                 if record.no_usage:
                     self.rows_no_usage += 1
             if byte >= first_failure:

@@ -187,7 +187,7 @@ class _Run:
         def stopped() -> bool:
             return self._seams.interrupts.count > 0
 
-        now = self._request.rows.destinations
+        now = self._request.rows.directions
         return await asyncio.to_thread(going_the_same_way, same, now, self._source, stopped)
 
     async def _start(self, chance: Chance) -> tuple[str, list[str]]:
@@ -219,6 +219,7 @@ class _Run:
             input_digest=self._source.input_digest,
             options=self._options,
             destinations=request.rows.destinations,
+            routes=request.rows.routes,
             max_attempts=request.max_attempts,
             on_uncertain=request.on_uncertain,
             gate=request.on_gate.value if request.gate else "off",

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from batchwright.core.batch_spec import Destination
-from batchwright.core.routes import Way, find_way, lead_alike
+from batchwright.core.routes import Directions, Ways, find_ways, lead_alike
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.source import Source
@@ -19,34 +18,36 @@ Stopped = Callable[[], bool]
 
 
 def going_the_same_way(
-    earlier: Sequence[BatchStatus], now: Sequence[Destination], source: Source, stopped: Stopped
+    earlier: Sequence[BatchStatus], now: Directions, source: Source, stopped: Stopped
 ) -> list[BatchStatus]:
     """Those of the earlier batches, in their order. Blocks while it reads. Raises InputRefused where the input cannot
     be read, and Interrupted."""
-    others = {batch.batch_id: batch for batch in earlier if not lead_alike(batch.spec.destinations, now)}
+    others = {batch.batch_id: batch for batch in earlier if not lead_alike(directions_of(batch), now)}
     left = dict(others)
     for names in source.models() if left else ():
         if stopped():
             raise Interrupted
         for batch_id, batch in list(left.items()):
-            if first_difference([names], batch.spec.destinations, now):
+            if first_difference([names], directions_of(batch), now):
                 del left[batch_id]
         if not left:
             break
     return [batch for batch in earlier if batch.batch_id not in others or batch.batch_id in left]
 
 
-def first_difference(
-    models: Iterable[set[str]], before: Sequence[Destination], now: Sequence[Destination]
-) -> tuple[str, str, str] | None:
+def first_difference(models: Iterable[set[str]], before: Directions, now: Directions) -> tuple[str, str, str] | None:
     """The first model whose rows go another way, that way, and the one before, as texts; None: all go the same way."""
     for names in models:
         for name in sorted(names):
-            was, is_now = find_way(name, before), find_way(name, now)
+            was, is_now = find_ways(name, before), find_ways(name, now)
             if was != is_now:
                 return name, _to(is_now), _to(was)
     return None
 
 
-def _to(way: Way | None) -> str:
-    return f"to {way}" if way is not None else "nowhere"
+def directions_of(batch: BatchStatus) -> Directions:
+    return Directions(batch.spec.destinations, batch.spec.routes)
+
+
+def _to(ways: Ways | None) -> str:
+    return f"to {ways}" if ways is not None else "nowhere"

@@ -31,7 +31,7 @@ from batchwright.wire.row_checks import Problem
 from batchwright.wire.rows import KEPT_LINE_BYTES, RowDecoder
 from batchwright.wire.table import BadTable, EmptyTable, TableDecoder
 
-ANYWHERE = Destination(vendor="*", base_url="")
+ANYWHERE = Destination(vendor="*", base_url="", models=("*",))
 """Takes rows of every model; `*` is no name that a vendor can have."""
 CHUNK_ROWS = 500
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -174,12 +174,12 @@ class Source:
     def models(self) -> Iterator[set[str]]:
         """The models of the rows that can be sent, as they are named or get one by --model, a chunk at a time; reads
         the whole input. Raises InputRefused where it cannot be read."""
-        anywhere = replace(self._options, destinations=(ANYWHERE,))
+        anywhere = replace(self._options, destinations=(ANYWHERE,), routes={})
         again = Source(
             self._input, self.name, anywhere, format=self.format, skip_invalid=True, spool_dir=self._spool_dir
         )
         for rows in again._pass(None):
-            yield {row.row.model_prefix + row.row.model for row in rows if row.finding is None}
+            yield {row.row.named_model for row in rows if row.finding is None}
 
     def validate(self) -> ValidationReport:
         """Reads the whole input and says what is wrong with it and what would be sent; gives out nothing.

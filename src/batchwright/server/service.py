@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, Routes
+from batchwright.core.routes import NO_ROUTES
 from batchwright.core.row_options import MAX_ROW_BYTES
 from batchwright.core.tenants import Tenant
 from batchwright.ports.batches import Batches
@@ -45,11 +46,11 @@ class Ceilings:
 class Offers:
     """Where rows of new submits can go. Changed as a whole when the settings are read again."""
 
-    def __init__(self, destinations: tuple[Destination, ...], model: str = "") -> None:
-        self.destinations, self.model = destinations, model
+    def __init__(self, destinations: tuple[Destination, ...], model: str = "", routes: Routes = NO_ROUTES) -> None:
+        self.change(destinations, model, routes)
 
-    def change(self, destinations: tuple[Destination, ...], model: str) -> None:
-        self.destinations, self.model = destinations, model
+    def change(self, destinations: tuple[Destination, ...], model: str, routes: Routes) -> None:
+        self.destinations, self.model, self.routes = destinations, model, routes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,11 @@ class Service:
     def destinations(self) -> tuple[Destination, ...]:
         """Where rows can go, in order of preference."""
         return self.offers.destinations
+
+    @property
+    def routes(self) -> Routes:
+        """Model names of ours, each with the choices it stands for."""
+        return self.offers.routes
 
     @property
     def model(self) -> str:

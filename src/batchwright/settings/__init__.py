@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, Routes
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.errors import UsageError
 from batchwright.core.gate import OnGate
@@ -21,7 +21,7 @@ from batchwright.core.routes import model_of_file
 from batchwright.core.row_options import RowOptions
 from batchwright.runner.progress import ProgressKind
 from batchwright.runner.request import Delivery, Pace, RunRequest
-from batchwright.settings import endpoints, layers
+from batchwright.settings import endpoints, layers, routes
 from batchwright.settings.endpoints import VendorLimits
 from batchwright.settings.layers import Layer, Variables
 from batchwright.settings.serving import Serving, read_serving
@@ -70,6 +70,8 @@ class Settings:
     """Batches are asked for at this service, and not on this machine."""
     remedies: Mapping[str, str] = field(default_factory=dict)
     """What to do about an unusable destination, by its reason."""
+    routes: Routes = field(default_factory=dict)
+    """Model names of ours, each with the choices it stands for."""
     limits: Mapping[str, VendorLimits] = field(default_factory=dict)
     """By a named vendor's name, in force for every batch; what a batch itself asks for goes before it."""
     model: str = ""
@@ -156,6 +158,7 @@ class Settings:
             raise UsageError(f"on_gate: expected {' or '.join(OnGate)}, found {on_gate!r}")
         rows = RowOptions(
             destinations=self.destinations,
+            routes=self.routes,
             model=self.model,
             params=dict(params or {}),
             prompt=prompt,
@@ -215,13 +218,18 @@ def load(
     ]
     if service is not None:
         _refuse_other_endpoints(ordered[0], f"--service {service.url} sends every row there", simulate=simulate)
-        found = endpoints.Endpoints(destinations=(endpoints.service(service.url, service.key_env, variables),))
+        found = endpoints.Endpoints(
+            destinations=(endpoints.service(service.url, service.key_env, variables),), only=True
+        )
     elif simulate:
         _refuse_other_endpoints(ordered[0], "--simulate sends every row to the simulator")
-        found = endpoints.Endpoints(destinations=endpoints.simulated())
+        found = endpoints.Endpoints(destinations=endpoints.simulated(), only=True)
     else:
         try:
             found = endpoints.build(ordered, variables, user_settings)
+            routes.check_vendors(
+                routes.named_routes(layer.routes for layer in ordered), endpoints.all_vendors(ordered, found)
+            )
         except UsageError:
             if sends_rows:
                 raise
@@ -242,6 +250,7 @@ def _settings(
         return sourced.value
 
     prices = value("prices", "")
+    model = value("model", "") or _implied_model(found.destinations)
     lease_s, heartbeat_s = value("lease", 30.0), value("heartbeat", 5.0)
     if heartbeat_s * 2 > lease_s:
         raise UsageError(
@@ -262,7 +271,15 @@ def _settings(
             for each in found.destinations
             if each.protocol == "service"
         },
-        model=value("model", "") or _implied_model(found.destinations),
+        routes=routes.with_auto(
+            routes.routes_here(
+                routes.named_routes(layer.routes for layer in ordered),
+                only=[destination.vendor for destination in found.destinations] if found.only else (),
+            ),
+            model,
+            found.destinations,
+        ),
+        model=model,
         concurrency=value("concurrency", 0),
         rpm=value("rpm", 0),
         tpm=value("tpm", 0),

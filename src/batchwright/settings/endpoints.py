@@ -71,6 +71,8 @@ class Endpoints:
     """Unusable ones too, each in its place."""
     remedies: Mapping[str, str] = field(default_factory=dict)
     """What to do about an unusable destination, by its reason."""
+    only: bool = False
+    """Every row is sent to the one place that was asked for (beside it there may be the local server)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +154,13 @@ def named_vendors(layers: Sequence[Layer]) -> dict[str, VendorEntry]:
     return found
 
 
+def all_vendors(layers: Sequence[Layer], found: Endpoints) -> frozenset[str]:
+    """The names of all vendors that rows could go to, also where this command sends them to one alone, and OpenAI's
+    also where its key is not set."""
+    here = (destination.vendor for destination in found.destinations)
+    return frozenset({*named_vendors(layers), *RESERVED_VENDORS, _name_of(OPENAI_URL, {}), *here})
+
+
 def build(layers: Sequence[Layer], variables: Variables, user_file: Path) -> Endpoints:
     """Raises UsageError when what was asked for by name cannot be had: no such vendor, no such key, the key rule."""
     chosen = _text(lookup(layers, "vendor"))
@@ -164,20 +173,21 @@ def build(layers: Sequence[Layer], variables: Variables, user_file: Path) -> End
     first = (beside,) if gguf is not None or beside.unusable else ()
     if chosen is not None and not _outranks(base, chosen):
         if chosen.value == "simulated":
-            return Endpoints(destinations=simulated())
+            return Endpoints(destinations=simulated(), only=True)
         if chosen.value == "local":
-            return Endpoints(destinations=(_usable(local(named_file, EVERY_MODEL)),))
+            return Endpoints(destinations=(_usable(local(named_file, EVERY_MODEL)),), only=True)
         candidate = _chosen_vendor(chosen, base, layers, rule=rule)
         if problem := rule.problem(candidate):
             raise UsageError(f"{problem}. {rule.remedy(candidate)}".strip())
-        return Endpoints(destinations=(*first, rule.destination(candidate)))
+        return Endpoints(destinations=(*first, rule.destination(candidate)), only=True)
     from_command_line = base is not None and base.source.origin is Origin.COMMAND_LINE
     if gguf is not None and gguf.source.origin is Origin.COMMAND_LINE and not from_command_line:
-        return Endpoints(destinations=(local(gguf, EVERY_MODEL),))
+        return Endpoints(destinations=(local(gguf, EVERY_MODEL),), only=True)
     candidates = _unchosen(base, layers, rule=rule)
     return Endpoints(
         destinations=(*first, *(rule.destination(candidate) for candidate in candidates)),
         remedies={problem: rule.remedy(candidate) for candidate in candidates if (problem := rule.problem(candidate))},
+        only=from_command_line,
     )
 
 

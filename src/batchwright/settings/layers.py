@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from batchwright.core.errors import UsageError
+from batchwright.settings.routes import RouteEntry, read_route
 from batchwright.settings.sources import Origin, Source, Sourced
 from batchwright.settings.table import (
     OTHER_VARIABLES,
@@ -55,6 +56,7 @@ class Layer:
     origin: Origin
     values: Mapping[str, Sourced[object]]
     vendors: Mapping[str, VendorEntry] = field(default_factory=dict)
+    routes: Mapping[str, RouteEntry] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,21 +152,35 @@ def file_layer(origin: Origin, path: Path | None) -> Layer:
         content = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path} cannot be read as TOML: {error}") from error
-    tables = content.pop("vendors", {})
-    if not isinstance(tables, dict):
-        raise UsageError(f"{path}: vendors: expected tables [vendors.NAME], found {tables!r}")
+    tables, route_tables = _pop_tables(path, content, "vendors"), _pop_tables(path, content, "routes")
     known = [name for name, setting in SETTINGS.items() if setting.in_files]
     found: dict[str, Sourced[object]] = {}
     for name, value in content.items():
         _refuse_key(path, name, name)
         if isinstance(value, dict):
-            raise UsageError(f"{path}: [{name}] is no table of settings{_nearest(name, ['vendors'])}")
+            raise UsageError(f"{path}: [{name}] is no table of settings{_nearest(name, ['vendors', 'routes'])}")
         if name not in known:
             raise UsageError(f"{path}: {name} is no setting{_nearest(name, known)}")
         source = Source(origin=origin, name=name, file=str(path))
         found[name] = Sourced(_read(name, value, f"{path}: {name}", path.parent), source)
     vendors = {name: _vendor_entry(origin, path, name, table) for name, table in tables.items()}
-    return Layer(origin=origin, values=found, vendors=vendors)
+    routes = {name: _route_entry(path, name, table) for name, table in route_tables.items()}
+    return Layer(origin=origin, values=found, vendors=vendors, routes=routes)
+
+
+def _pop_tables(path: Path, content: dict[str, object], name: str) -> dict[str, object]:
+    tables = content.pop(name, {})
+    if not isinstance(tables, dict):
+        raise UsageError(f"{path}: {name}: expected tables [{name}.NAME], found {tables!r}")
+    return tables
+
+
+def _route_entry(path: Path, name: str, table: object) -> RouteEntry:
+    where = f"{path}: [routes.{name}]"
+    try:
+        return read_route(name, table, where)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from None
 
 
 def _vendor_entry(origin: Origin, path: Path, name: str, table: object) -> VendorEntry:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from typing import assert_never
 
-import msgspec
-from msgspec import Raw
-
 from batchwright.core import row_map
 from batchwright.core.endpoints import wire_url
 from batchwright.core.failures import FailureKind
@@ -19,9 +16,7 @@ from batchwright.core.rows import RowView
 from batchwright.wire.json_text import one_line, string
 from batchwright.wire.reply import NULL, read_reply
 from batchwright.wire.results import failure_message, kind_of_end
-
-_read_fields = msgspec.json.Decoder(dict[str, Raw]).decode
-_encode = msgspec.json.Encoder().encode
+from batchwright.wire.row_shapes import with_model
 
 
 def openai_line(view: RowView, batch_id: str) -> bytes:
@@ -51,15 +46,15 @@ def openai_line(view: RowView, batch_id: str) -> bytes:
 def request_line(view: RowView) -> bytes | None:
     """The row as an input line, with its newline; None for one that was refused when it came in.
 
-    The body is what was sent, with a vendor's prefix put back in front of its model.
+    The body is what was sent, with a vendor's prefix put back in front of its model, or its route in the place of it.
     """
     row = view.input
     kind = row_map.BYTE_KINDS.get(view.byte)
     if kind is FailureKind.INVALID_ROW or (kind is FailureKind.UNROUTABLE and not row.model):
         return None
     body = row.body
-    if row.model_prefix:
-        body = _encode(_read_fields(body) | {"model": Raw(_encode(row.model_prefix + row.model))})
+    if row.model_prefix or row.route:
+        body = with_model(body, row.named_model)
     label = b"" if row.custom_id is None else b'"custom_id":%b,' % string(row.custom_id)
     return b'{%b"method":"POST","url":%b,"body":%b}\n' % (label, string(wire_url(row.endpoint)), one_line(body))
 

@@ -9,6 +9,7 @@ vendor sent: an answer that is no JSON becomes a JSON string.
                     to the batch's known cost
     region          where the vendor is, in the words of who set it up; null: nobody said
     error.cause     what the vendor (or the check of the row) said: http_status, code, param; absent if nothing
+    attempts_met    what each failed attempt met, the first one first: "groq: overloaded 503"; absent if none failed
     response        the vendor's whole last answer; absent if there was none
 """
 
@@ -18,6 +19,7 @@ from collections.abc import Mapping
 
 from batchwright.core import row_map
 from batchwright.core.failures import KINDS, FailureKind, Flag
+from batchwright.core.met import met_entries
 from batchwright.core.money import usd_text
 from batchwright.core.records import Record, known_picousd
 from batchwright.core.rows import RowView
@@ -88,7 +90,7 @@ def _success(view: RowView, record: Record, reply: Reply, *, flags: bytes, regio
         reply.model,
         b',"usage":',
         reply.usage,
-        b'},"flags":%b,"attempts":%d' % (flags, record.attempts),
+        b'},"flags":%b,"attempts":%d%b' % (flags, record.attempts, _met(record)),
     )
 
 
@@ -120,6 +122,13 @@ def _label(view: RowView) -> bytes:
     return label if row.source_index < 0 else b'%b"source_index":%d,' % (label, row.source_index)
 
 
+def _met(record: Record) -> bytes:
+    """What the failed attempts met; nothing for a row that was answered at once, as nearly all are."""
+    if not record.met:
+        return b""
+    return b',"attempts_met":[%b]' % b",".join(map(string, met_entries(record.met)))
+
+
 def _other_line(view: RowView, region: bytes, *, response: bool = True) -> bytes:
     record = view.record
     ended = row_map.is_end(view.byte)
@@ -128,12 +137,13 @@ def _other_line(view: RowView, region: bytes, *, response: bool = True) -> bytes
     if response and record is not None and record.body:
         answer = b',"response":%b' % read_reply(record.body).whole
     head = b'{"ok":%b,%b"request_index":%d,%b' % (b"false" if ended else NULL, state, view.request_index, _label(view))
-    return head + b'"cost_usd":%b,"vendor":%b,"region":%b,"error":%b,"flags":[],"attempts":%d%b}\n' % (
+    return head + b'"cost_usd":%b,"vendor":%b,"region":%b,"error":%b,"flags":[],"attempts":%d%b%b}\n' % (
         cost_text(record),
         string(record.vendor) if record is not None and record.vendor else NULL,
         region,
         _error(view) if ended else NULL,
         record.attempts if record is not None else 0,
+        b"" if record is None else _met(record),
         answer,
     )
 

@@ -101,6 +101,11 @@ def without(line: bytes, name: str) -> bytes:
     return line if fields.pop(name, None) is None else encode(fields)
 
 
+def with_model(body: bytes, model: str) -> bytes:
+    """A body that names this model; its other fields keep their bytes."""
+    return encode(read_fields(body) | {"model": Raw(encode(model))})
+
+
 def read_custom_id(fields: dict[str, Raw], problems: list[Problem]) -> str | None:
     value = fields.get("custom_id", Raw(b"null"))
     kind = kind_of(bytes(value))

@@ -6,12 +6,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from batchwright.core.batch_spec import Destination
-from batchwright.core.routes import find_route, local_model
+from batchwright.core.batch_spec import Destination, Routes
+from batchwright.core.routes import AUTO, NO_ROUTES, Route, Step, find_route, local_model
 from batchwright.wire.row_checks import Problem
 
 MAX_MODELS = 10_000
 """Remembered; a file with more distinct names only pays for looking again."""
+
+NO_AUTO = (
+    "the row names the model 'auto', and nothing says what that means here: give a default model (-m MODEL, or model = "
+    '"MODEL" in batchwright.toml) or a route: [routes.auto] with to = ["VENDOR/MODEL"]'
+)
 
 
 class Target(msgspec.Struct, gc=False):
@@ -21,25 +26,36 @@ class Target(msgspec.Struct, gc=False):
     """As the vendor gets it."""
     prefix: str
     """What was taken off the row's name; empty where nothing was."""
+    route: str
+    """The row's name, where it is a route's; empty elsewhere."""
 
 
 class Targets:
     """The destinations of one file's rows. An empty model name is that of rows that name none."""
 
-    def __init__(self, destinations: Sequence[Destination]) -> None:
+    def __init__(self, destinations: Sequence[Destination], routes: Routes = NO_ROUTES) -> None:
         self._destinations = destinations
+        self._routes = routes
         self._found: dict[str, Target | None] = {}
+        self._spread: dict[str, Route] = {}
+        """Routes whose rows do not all begin with the same choice."""
 
-    def find(self, model: str) -> Target | None:
-        """None: no row of this name can be sent; `unroutable` says why."""
+    def find(self, model: str, number: int) -> Target | None:
+        """The first choice of the row of that name and number. None: no row of this name can be sent; `unroutable`
+        says why."""
         try:
             return self._found[model]
         except KeyError:
             pass
-        route = find_route(model, self._destinations)
+        if model in self._spread:
+            return _target(self._spread[model].begins_with(number), model, route=model)
+        route = find_route(model, self._destinations, self._routes)
         target = None
         if route is not None and not route.problem:
-            target = Target(str(route.lane), route.model, model[: len(model) - len(route.model)])
+            target = _target(route.begins_with(number), model, route=route.name)
+            if sum(step.weight > 0 for step in route.steps) > 1 and route.name:
+                self._spread[model] = route
+                return target
         if len(self._found) >= MAX_MODELS:
             self._found.clear()
         self._found[model] = target
@@ -47,13 +63,11 @@ class Targets:
 
     def unroutable(self, model: str) -> Problem:
         destinations = self._destinations
-        route = find_route(model, destinations)
-        if route is not None and not route.destination.unusable:
-            return Problem("unroutable", route.problem, "body.model")
+        route = find_route(model, destinations, self._routes)
         if route is not None:
-            rows = f"rows of the model '{model[:100]}'" if model else "rows that name no model"
-            text = f"{rows} go to '{route.destination.vendor}', and nothing can be sent there: "
-            return Problem("unroutable", text + route.destination.unusable, "body.model")
+            return Problem("unroutable", _why(route, model), "body.model")
+        if model == AUTO:
+            return Problem("unroutable", NO_AUTO, "body.model")
         named = f"no configured vendor serves the model '{model[:100]}'" if model else "the row names no model"
         vendors = [
             destination.vendor + (f" ({', '.join(destination.models[:5])})" if destination.models else "")
@@ -63,3 +77,19 @@ class Targets:
         return Problem(
             "unroutable", f"{named}; {listed}. The local server's model is {local_model(destinations)}", "body.model"
         )
+
+
+def _target(step: Step, model: str, *, route: str) -> Target:
+    prefix = "" if route else model[: len(model) - len(step.model)]
+    return Target(str(step.lane), step.model, prefix, route)
+
+
+def _why(route: Route, model: str) -> str:
+    """Why a row of this name cannot be sent, although its way is known."""
+    if route.name:
+        return f"the route '{model[:100]}' leads nowhere: {route.problem}"
+    destination = route.steps[0].destination
+    if not destination.unusable:
+        return route.problem
+    rows = f"rows of the model '{model[:100]}'" if model else "rows that name no model"
+    return f"{rows} go to '{destination.vendor}', and nothing can be sent there: {destination.unusable}"

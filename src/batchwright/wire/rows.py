@@ -98,7 +98,7 @@ class RowDecoder:
         self._templated = bool(options.prompt or options.system)
         self._model = options.model or model
         self._params: dict[str, Raw] = {name: _param(name, value) for name, value in params.items()}
-        self._targets = Targets(options.destinations)
+        self._targets = Targets(options.destinations, options.routes)
         self._templates: dict[tuple[str, ...], tuple[Template, Template | None]] = {}
         self._url = ""
         self._url_endpoint = ""
@@ -256,7 +256,7 @@ class RowDecoder:
         if parts.body and parts.endpoint:
             facts, more = explain_body(parts.body, parts.endpoint)
             problems += more + self._check_endpoint(parts.endpoint)
-            if self._targets.find(facts.model or self._model) is None:
+            if self._targets.find(facts.model or self._model, number) is None:
                 problems.append(self._targets.unroutable(facts.model or self._model))
         return self.refuse(line, number, problems, custom_id=parts.custom_id)
 
@@ -269,7 +269,7 @@ class RowDecoder:
         if facts is None:
             facts, problems = explain_body(body, endpoint)
         model = facts.model or self._model
-        target = self._targets.find(model)
+        target = self._targets.find(model, number)
         if target is None:
             problems.append(self._targets.unroutable(model))
         elif not problems and (self._params or target.model != facts.model):
@@ -290,6 +290,7 @@ class RowDecoder:
             columns=parts.columns,
             line=number,
             model_prefix=target.prefix,
+            route=target.route,
         )
         return SourceRow(row=row, lane=target.lane)
 

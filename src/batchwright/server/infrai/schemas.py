@@ -92,6 +92,11 @@ ITEM: Schema = {
         },
         "flags": {"type": "array", "items": {"enum": [flag.value for flag in Flag]}},
         "attempts": COUNT,
+        "attempts_met": {
+            "type": "array",
+            "items": TEXT,
+            "description": "What each failed attempt met, the first one first; absent where none failed.",
+        },
         "response": {"description": "The vendor's whole last answer, with include=response."},
     },
     "required": ["ok", "request_index", "cost_usd", "vendor", "region", "flags", "attempts"],

@@ -147,6 +147,7 @@ def spec_of(service: Service, options: BatchOptions) -> BatchSpec:
     spec = BatchSpec(
         name="",
         destinations=service.destinations,
+        routes=service.routes,
         on_uncertain=options.on_uncertain,
         gate=options.on_gate.value,
         max_cost_picousd=options.max_cost_picousd,
@@ -165,6 +166,7 @@ def row_options(service: Service) -> RowOptions:
     """What of a row the service fills in or bounds. Endpoints may be mixed: each row says its own."""
     return RowOptions(
         destinations=service.destinations,
+        routes=service.routes,
         model=service.model,
         mixed_endpoints=True,
         max_row_bytes=service.ceilings.row_bytes,

@@ -80,6 +80,7 @@ async def _spec(ask: Ask, asked: CreateBatch) -> BatchSpec:
     return BatchSpec(
         name=file.filename,
         destinations=ask.service.destinations,
+        routes=ask.service.routes,
         # Nobody sits at a terminal who could clear a pause.
         gate=OnGate.STOP.value,
         metadata=asked.metadata,

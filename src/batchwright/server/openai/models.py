@@ -30,8 +30,10 @@ async def retrieve_model(ask: Ask) -> Response:
 
 
 def model_names(service: Service) -> list[str]:
-    """Each once, in the order of the destinations: names that are no patterns, and the service's own default."""
+    """Each once: the service's own default, its routes, and in the order of the destinations the names that are no
+    patterns."""
     names = dict.fromkeys([service.model] if service.model else [])
+    names.update(dict.fromkeys(service.routes))
     for destination in service.destinations:
         if destination.unusable:
             continue
@@ -43,7 +45,7 @@ def model_names(service: Service) -> list[str]:
 
 def _view(service: Service, name: str) -> dict[str, object] | None:
     """None: no row of that name can be sent."""
-    route = find_route(name, service.destinations)
+    route = find_route(name, service.destinations, service.routes)
     if route is None or route.problem:
         return None
-    return {"id": name, "object": "model", "created": 0, "owned_by": route.destination.vendor}
+    return {"id": name, "object": "model", "created": 0, "owned_by": route.steps[0].destination.vendor}
