@@ -48,6 +48,15 @@ def test_auto_is_the_default_model_or_a_route(tmp_path: Path, vendor: ScriptedVe
         assert service.results(batch_id)[0]["result"]["model"] == "small"
 
 
+def test_a_routes_name_is_listed_as_a_model(tmp_path: Path, vendor: ScriptedVendor) -> None:
+    project = "[routes.fast]\nto = ['scripted/small']\n[routes.gone]\nto = ['openai/gpt-4o']\n"
+    with serving(tmp_path, vendor, project=project) as service:
+        listed = service.get("/v1/models").json()["data"]
+        assert [(model["id"], model["owned_by"]) for model in listed] == [("fast", "scripted")]
+        assert service.get("/v1/models/fast").status_code == 200
+        assert service.get("/v1/models/gone").status_code == 404
+
+
 def test_a_batch_keeps_its_routes_when_it_is_retried(tmp_path: Path) -> None:
     with ScriptedVendor() as north, ScriptedVendor() as south:
         project = f"[vendors.north]\nbase_url = '{north.base_url}'\n[routes.fast]\nto = ['north/a', 'scripted/b']\n"
