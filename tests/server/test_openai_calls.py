@@ -196,6 +196,17 @@ def test_what_it_cost_stands_in_a_header(service: RunningService) -> None:
     assert sum(round(float(usd) * 10**12) for usd in told) == spent
 
 
+def test_a_key_whose_budget_is_spent_makes_no_more_calls(service: RunningService) -> None:
+    """The call that passes it is answered; the next is not, and batches under the key stand still."""
+    key = service.new_key(budget_picousd=1)
+    http = service.client(key)
+    while (answer := http.post(CHAT, json=say("one"))).status_code != 402:
+        assert answer.status_code == 200 or answer.status_code >= 429
+    assert answer.json()["error"]["code"] == "insufficient_quota"
+    assert answer.headers["x-should-retry"] == "false"
+    assert service.post(CHAT, say("one")).status_code == 200, "another key has its own"
+
+
 def test_a_limit_holds_for_batches_and_calls_together(tmp_path: Path, vendor: ScriptedVendor) -> None:
     with serving(tmp_path, vendor, vendor_settings="concurrency = 4\n") as service:
         vendor.set(hold=True)

@@ -126,10 +126,12 @@ class Call:
         if self._flight is not None:
             self._flight.hold(False)
 
-    def end(self, answer: Answer, reply: HttpReply | None) -> None:
-        self._flight = None
+    def end(self, answer: Answer, reply: HttpReply | None, last: bytes) -> None:
+        flight, self._flight = self._flight, None
+        if flight is not None:
+            flight.hold(False)  # what follows a stream's last event must not keep its connection
         spent = self._calls.ended(self, answer)
-        self._calls.spawn(self._settle(answer, reply, spent))
+        self._calls.spawn(self._settle(answer, reply, spent, last))
 
     def drop(self, error: CallRefused | None) -> None:
         """Ends it at the vendor too. `error`: for whoever still waits."""
@@ -145,11 +147,13 @@ class Call:
         elif error is not None and not self.answered.done():
             self.answered.set_exception(error)
 
-    async def _settle(self, answer: Answer, reply: HttpReply | None, spent: UsageSum | None) -> None:
+    async def _settle(self, answer: Answer, reply: HttpReply | None, spent: UsageSum | None, last: bytes) -> None:
         """Nobody is told the end before its cost is durable."""
         if spent is not None:
             await self._calls.count(self, spent)
         if self._pieces is not None:
+            if last:
+                self._pieces.add(last)
             # An error that came as an event has gone by with the others.
             self._pieces.finish(answer.message or str(answer.kind) if _broke_off(answer) else "")
         elif self.answered.done():

@@ -19,6 +19,7 @@ from batchwright.core.lanes import LaneEnd
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.tenants import Tenant
 from batchwright.engine.booking import money_of, tell_lane, usage_of
+from batchwright.engine.credit import check_credit
 from batchwright.engine.desk import LaneDesk
 from batchwright.engine.floor import destination_of
 from batchwright.engine.one_call import Call
@@ -51,7 +52,9 @@ class SingleCalls:
         self._targets = Targets(destinations)
         self._model = model
         self._clock = parts.clock
-        self._book = UsageBook(parts.store, writer=parts.writer, worker=worker.identity, report=parts.report)
+        self._book = UsageBook(
+            parts.store, writer=parts.writer, clock=parts.clock, worker=worker.identity, report=parts.report
+        )
         self._calls: set[Call] = set()
         """Waiting or out."""
         self._ending: set[asyncio.Task[None]] = set()
@@ -67,6 +70,7 @@ class SingleCalls:
             facts = read_call(body, endpoint)
         except BadCall as error:
             raise CallRefused(str(error), code=error.code, http_status=400, param=error.param) from None
+        await asyncio.to_thread(check_credit, self._worker.parts.store, tenant.key_id)
         desk, model = self._find_desk(facts.model)
         if model != facts.model:
             body = with_model(body, model)

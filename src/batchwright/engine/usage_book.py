@@ -13,14 +13,18 @@ from batchwright.core.errors import BatchwrightError
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.writer import Writer
+from batchwright.ports.clock import Clock
 from batchwright.ports.store import Store
 
 
 class UsageBook:
-    def __init__(self, store: Store, *, writer: Writer, worker: WorkerId, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: Store, *, writer: Writer, clock: Clock, worker: WorkerId, report: Callable[[str], None]
+    ) -> None:
         """`worker`: in whose rows it is counted; it must have been registered by the first `count`."""
         self._store = store
         self._writer = writer
+        self._clock = clock
         self._worker = worker
         self._report = report
         self._sums: dict[UsageKey, UsageSum] = {}
@@ -46,7 +50,7 @@ class UsageBook:
         sums, self._sums = self._sums, {}
         self._last, self._next = self._next, None
         try:
-            await self._writer.do(lambda: self._store.add_usage(self._worker, sums))
+            await self._writer.do(lambda: self._store.add_usage(self._worker, sums, self._clock.now_ms()))
         except BatchwrightError as error:
             # The answers are there and paid for: they are given, and their usage goes with the next commit.
             self._report(f"usage of single calls could not be written yet: {error}")

@@ -68,9 +68,10 @@ class CallListener(Protocol):
 
     def take(self, piece: bytes) -> None: ...
 
-    def end(self, answer: Answer, reply: HttpReply | None) -> None:
+    def end(self, answer: Answer, reply: HttpReply | None, last: bytes) -> None:
         """Once; after `abort` not at all. `reply`: the vendor's answer as it came, whole; None: none came, or it was
-        streamed. `answer` says what it means for the lane and the bill."""
+        streamed. `answer` says what it means for the lane and the bill. `last`: the last piece of one that was
+        streamed; empty: there is none."""
 
 
 class Vendor(Protocol):

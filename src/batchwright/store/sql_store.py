@@ -258,9 +258,10 @@ class SqlStore:
         with self._connections.read() as connection:
             return watching.backlog(connection)
 
-    def add_usage(self, worker: WorkerId, deltas: Mapping[UsageKey, UsageSum]) -> None:
+    def add_usage(self, worker: WorkerId, deltas: Mapping[UsageKey, UsageSum], now_ms: int) -> None:
         with self._connections.write() as connection:
             ledger.add_usage(connection, workers.id_of(connection, worker), deltas)
+            credit.pause_spent(connection, {key.key_id for key in deltas}, {}, now_ms)
 
     def read_usage(self, *, since_day: str = "", tenant: str = "") -> list[UsageLine]:
         with self._connections.read() as connection:

@@ -11,6 +11,7 @@ from batchwright.ports.http import MAX_ANSWER_BYTES
 from batchwright.vendors.usage import Charge, Usage, charge_from, usage_from
 
 _STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+DONE = b"data: [DONE]"
 _MARKS = (b'"usage"', b'"error"', b'"infrai"')
 
 
@@ -38,12 +39,14 @@ class StreamReader:
     """Reads a stream as it goes by; holds one unfinished line at most, and of a line that is longer than an answer may
     be nothing."""
 
-    __slots__ = ("_line", "_size", "found")
+    __slots__ = ("_line", "_size", "done", "found")
 
     def __init__(self) -> None:
         self._line: list[bytes] = []
         self._size = 0
         self.found = Stream()
+        self.done = False
+        """The event that says so has come; nothing of interest follows it."""
 
     def feed(self, piece: bytes) -> None:
         first, *others = piece.split(b"\n")
@@ -63,7 +66,9 @@ class StreamReader:
 
     def _end_line(self) -> None:
         if self._size <= MAX_ANSWER_BYTES:
-            _note(b"".join(self._line), self.found)
+            line = b"".join(self._line)
+            self.done = self.done or line.rstrip() == DONE
+            _note(line, self.found)
         self._line = []
         self._size = 0
 

@@ -79,7 +79,7 @@ class OpenAIVendor:
                 return target.send(body, relay.end, on_piece=relay.take, on_head=relay.begin)
             return target.send(body, relay.end)
         except Exception as error:
-            return LateAnswer(lambda answer: listener.end(answer, None), internal_answer(error))
+            return LateAnswer(lambda answer: listener.end(answer, None, b""), internal_answer(error))
 
     async def close(self) -> None:
         """The client was handed in, so its connections are closed by whoever opened it."""

@@ -95,7 +95,7 @@ class SimulatedVendor:
         try:
             end = self._end(endpoint, body, fate)
         except Exception as error:
-            return LateAnswer(lambda answer: listener.end(answer, None), internal_answer(error))
+            return LateAnswer(lambda answer: listener.end(answer, None, b""), internal_answer(error))
         streamed = stream and isinstance(end, HttpReply) and end.status == 200 and endpoint != EMBEDDINGS
         events = stream_events(endpoint, end.body, body) if streamed and isinstance(end, HttpReply) else None
         return SimulatedCall(relay, end, latency_s(fate, self._simulation), events)
