@@ -69,5 +69,5 @@ class CallBroken(BatchwrightError):
 class Calls(Protocol):
     async def send(self, tenant: Tenant, endpoint: str, body: bytes) -> CallReply:
         """`endpoint` is a path below a vendor's base URL (`core.endpoints`); the body's `model` says which vendor, and
-        `stream` whether the answer comes in pieces. Raises CallRefused, and CreditSpent where the budget of the tenant's
-        key is spent."""
+        `stream` whether the answer comes in pieces. Raises CallRefused; CreditSpent where the tenant's key has
+        spent its budget."""

@@ -106,7 +106,8 @@ def _refused(error: CallRefused, ask: Ask) -> Response:
         "param": error.param or None,
         "code": error.code,
     }
-    headers = {"X-Request-Id": ask.request_id, "X-Infrai-Request-Id": ask.request_id}
+    again = "true" if error.http_status == 429 or error.http_status >= 500 else "false"
+    headers = {"X-Request-Id": ask.request_id, "X-Infrai-Request-Id": ask.request_id, "X-Should-Retry": again}
     if error.retry_after_s:
         headers["Retry-After"] = str(max(1, round(error.retry_after_s + 0.499)))
     return Response(_encode({"error": said}), status_code=error.http_status, media_type=JSON, headers=headers)
