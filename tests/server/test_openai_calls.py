@@ -139,6 +139,21 @@ def test_a_lane_without_money_says_so_at_once(client: openai.OpenAI, vendor: Scr
     assert len(vendor.hits) == 1
 
 
+def test_many_lanes_pause_at_once(client: openai.OpenAI, vendor: ScriptedVendor) -> None:
+    """Each is written down while calls make others."""
+    vendor.set(quota_empty=True)
+
+    def ask(model: str) -> int:
+        with pytest.raises(openai.APIStatusError) as caught:
+            client.chat.completions.create(**say("hi", model=model))
+        return caught.value.status_code
+
+    with ThreadPoolExecutor(20) as pool:
+        assert set(pool.map(ask, [f"m-{number}" for number in range(80)])) == {429}
+        assert set(pool.map(ask, [f"m-{number}" for number in range(80)])) == {503}
+    assert len(vendor.hits) == 80
+
+
 def test_the_vendors_key_is_in_no_answer(tmp_path: Path, vendor: ScriptedVendor) -> None:
     environment = {"SCRIPTED_KEY": KEY}
     settings = "api_key_env = 'SCRIPTED_KEY'\n"
@@ -265,6 +280,22 @@ def test_a_stream_that_breaks_off_says_so(client: openai.OpenAI, vendor: Scripte
 def test_an_error_in_a_stream_goes_by(client: openai.OpenAI) -> None:
     with pytest.raises(openai.APIError, match="scripted failure"):
         list(client.chat.completions.create(**say("[[stream=error]] one", stream=True)))
+
+
+def test_a_service_that_ends_leaves_no_call_open(scripted: RunningService, vendor: ScriptedVendor) -> None:
+    """One streams, one is out: both are told within the grace, and both are dropped at the vendor."""
+    client = sdk(scripted).with_options(max_retries=0)
+    stream = client.chat.completions.create(**say("[[stream=hold]] one", stream=True))
+    next(stream)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.chat.completions.create, **say("[[hold]] two"))
+        vendor.wait_for(lambda vendor: vendor.in_flight == 2)
+        scripted.stop()
+        with pytest.raises((openai.APIError, httpx.HTTPError)):
+            list(stream)
+        with pytest.raises(openai.APIError):
+            asked.result(PATIENCE_S)
+    vendor.wait_for(lambda vendor: vendor.in_flight == 0)
 
 
 def test_calls_without_work(tmp_path: Path, vendor: ScriptedVendor) -> None:

@@ -27,7 +27,7 @@ from batchwright.engine.usage_book import UsageBook
 from batchwright.ports.calls import CallRefused, CallReply
 from batchwright.ports.vendor import Answer
 from batchwright.wire.row_targets import Targets
-from batchwright.wire.single_call import BadCall, read_call, with_model
+from batchwright.wire.single_call import BadCall, CallFacts, read_call, with_model
 
 if TYPE_CHECKING:
     from batchwright.engine.worker import Worker
@@ -67,10 +67,9 @@ class SingleCalls:
 
     async def send(self, tenant: Tenant, endpoint: str, body: bytes) -> CallReply:
         try:
-            facts = read_call(body, endpoint)
+            facts = await asyncio.to_thread(self._look_at, tenant.key_id, endpoint, body)
         except BadCall as error:
             raise CallRefused(str(error), code=error.code, http_status=400, param=error.param) from None
-        await asyncio.to_thread(check_credit, self._worker.parts.store, tenant.key_id)
         desk, model = self._find_desk(facts.model)
         if model != facts.model:
             body = with_model(body, model)
@@ -169,6 +168,11 @@ class SingleCalls:
 
     # ----------------------------------------------------------------------------------------------------- inside
 
+    def _look_at(self, key_id: str, endpoint: str, body: bytes) -> CallFacts:
+        """In a thread: it reads the store, and a body may be large. Raises BadCall, CreditSpent."""
+        check_credit(self._worker.parts.store, key_id)
+        return read_call(body, endpoint)
+
     def _find_desk(self, name: str) -> tuple[LaneDesk, str]:
         """The desk where calls of this model name are sent, and the model as the vendor gets it."""
         if not name and not self._model:
@@ -193,7 +197,7 @@ class SingleCalls:
             said = f"{len(desk.callers):,} calls wait for {desk.key.vendor} already; more would wait in vain."
             raise CallRefused(said, code="rate_limit_exceeded", http_status=429, retry_after_s=1.0)
         now_s = self._clock.now_s()
-        if now_s - desk.called_s > CALLED_ANEW_S:
+        if (desk.limits.rpm or desk.limits.tpm) and now_s - desk.called_s > CALLED_ANEW_S:
             worker.heart.beat_early()
         desk.called_s = now_s
         self._calls.add(call)
@@ -216,7 +220,7 @@ class SingleCalls:
 
 
 CALLED_ANEW_S = 60.0
-"""After so long without a call other workers are told early that this one shares the lane."""
+"""After so long without a call other workers are told early that this one shares the lane's limits."""
 _KINDS = frozenset(kind.value for kind in FailureKind)
 
 

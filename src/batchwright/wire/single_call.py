@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from batchwright.wire.json_text import kind_of
-from batchwright.wire.row_checks import NULL, explain_body
+from batchwright.wire.row_checks import NULL, explain_body, read_body
 from batchwright.wire.row_shapes import encode, read_fields
 
 
@@ -54,7 +54,7 @@ def read_call(body: bytes, endpoint: str) -> CallFacts:
         raise BadCall(f"The body is not valid JSON in UTF-8: {error}.", code="invalid_json") from None
     if kind not in ("string", "null"):
         raise BadCall(f"model must be a string, got {kind}.", code="invalid_type", param="model")
-    facts, _ = explain_body(body, endpoint)
+    facts = read_body(body, endpoint) or explain_body(body, endpoint)[0]
     return CallFacts(model=model, stream=bytes(top.stream) == b"true", output_tokens=facts.output_tokens)
 
 
