@@ -288,7 +288,7 @@ def test_a_service_that_ends_leaves_no_call_open(scripted: RunningService, vendo
     stream = client.chat.completions.create(**say("[[stream=hold]] one", stream=True))
     next(stream)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(client.chat.completions.create, **say("[[hold]] two"))
+        asked = pool.submit(lambda: client.chat.completions.create(**say("[[hold]] two")))
         vendor.wait_for(lambda vendor: vendor.in_flight == 2)
         scripted.stop()
         with pytest.raises((openai.APIError, httpx.HTTPError)):

@@ -39,14 +39,16 @@ class StreamReader:
     """Reads a stream as it goes by; holds one unfinished line at most, and of a line that is longer than an answer may
     be nothing."""
 
-    __slots__ = ("_line", "_size", "done", "found")
+    __slots__ = ("_last_event", "_line", "_size", "done", "found")
 
     def __init__(self) -> None:
         self._line: list[bytes] = []
         self._size = 0
         self.found = Stream()
+        self._last_event = False
+        """Its line has come, but not the blank line that ends it."""
         self.done = False
-        """The event that says so has come; nothing of interest follows it."""
+        """The event that says so has come, whole; nothing of interest follows it."""
 
     def feed(self, piece: bytes) -> None:
         first, *others = piece.split(b"\n")
@@ -67,7 +69,8 @@ class StreamReader:
     def _end_line(self) -> None:
         if self._size <= MAX_ANSWER_BYTES:
             line = b"".join(self._line)
-            self.done = self.done or line.rstrip() == DONE
+            self.done = self.done or (self._last_event and not line.rstrip())
+            self._last_event = self._last_event or line.rstrip() == DONE
             _note(line, self.found)
         self._line = []
         self._size = 0
