@@ -198,6 +198,11 @@ def test_calls_are_on_the_same_bill_as_batches(scripted: RunningService, client:
         total[1] += line.sum.prompt_tokens + line.sum.completion_tokens
         total[2] += line.sum.no_usage
         assert line.key.key_id
+    shown = scripted.get("/v1/account/usage").json()["data"]
+    assert {line["capability"]: line["answers"] for line in shown["by_capability"]} == {
+        "ai.batch.submit": 3,
+        "chat.completions": 6,
+    }
     assert sums == {"m": [3, 36, 0], "gpt-4o-mini": [4, 48, 0], "m-small": [2, 12, 1]}
 
 

@@ -44,7 +44,7 @@ class Call:
         self._calls = calls
         self.desk = desk
         self.tenant = tenant
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._body = body
         self._stream = stream
         self.size = len(body)
@@ -69,7 +69,7 @@ class Call:
         self._stop_waiting()
         self._calls.started(self)
         self.started_s = now_s
-        self._flight = vendor.relay(self._endpoint, self._body, self, stream=self._stream)
+        self._flight = vendor.relay(self.endpoint, self._body, self, stream=self._stream)
         self._body = b""
 
     def refuse(self, retry_after_s: float) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from batchwright.core.batch_spec import Destination, LaneKey
@@ -43,14 +43,14 @@ DESKS_MAX = 1_000
 
 
 class SingleCalls:
-    def __init__(self, worker: Worker, destinations: Sequence[Destination], *, model: str = "") -> None:
-        """`destinations`: where calls can go, in order of preference. `model`: of calls that name none; empty: those
-        are refused. To be made before the worker runs, and used on its loop."""
+    def __init__(self, worker: Worker, offers: Callable[[], tuple[Sequence[Destination], str]]) -> None:
+        """`offers`, asked anew for each call: where calls can go, in order of preference, and the model of those that
+        name none (empty: they are refused). To be made before the worker runs, and used on its loop."""
         parts = worker.parts
         self._worker = worker
-        self._destinations = destinations
-        self._targets = Targets(destinations)
-        self._model = model
+        self._offers = offers
+        self._destinations = offers()[0]
+        self._targets = Targets(self._destinations)
         self._clock = parts.clock
         self._book = UsageBook(
             parts.store, writer=parts.writer, clock=parts.clock, worker=worker.identity, report=parts.report
@@ -139,7 +139,7 @@ class SingleCalls:
     async def count(self, call: Call, spent: UsageSum) -> None:
         parts, desk = self._worker.parts, call.desk
         day = parts.day_of(self._clock.now_ms())
-        key = UsageKey(day, desk.key.account, desk.key.model, desk.answered_by, *call.tenant)
+        key = UsageKey(day, desk.key.account, desk.key.model, desk.answered_by, *call.tenant, call.endpoint)
         await self._book.count(key, spent)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -175,12 +175,15 @@ class SingleCalls:
 
     def _find_desk(self, name: str) -> tuple[LaneDesk, str]:
         """The desk where calls of this model name are sent, and the model as the vendor gets it."""
-        if not name and not self._model:
+        destinations, default = self._offers()
+        if destinations is not self._destinations:
+            self._destinations, self._targets = destinations, Targets(destinations)
+        if not name and not default:
             said = "The body names no model; expected the field `model`."
             raise CallRefused(said, code="missing_required_parameter", http_status=400, param="model")
-        target = self._targets.find(name or self._model)
+        target = self._targets.find(name or default)
         if target is None:
-            said = self._targets.unroutable(name or self._model).message
+            said = self._targets.unroutable(name or default).message
             raise CallRefused(said, code="model_not_found", http_status=404, param="model")
         key = LaneKey.parse(target.lane)
         floor, now_s = self._worker.floor, self._clock.now_s()

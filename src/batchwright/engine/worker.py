@@ -164,7 +164,7 @@ class Worker:
         for desk in list(self.floor.desks.values()):
             desk.probe_at_s = now_s  # what it pauses for may be mended
             if not desk.opening and (desk.vendor is not None or desk.missing_key):
-                self._open_vendor(desk)
+                self.open_vendor(desk)
         self.look_again()
 
     def wake_now(self) -> None:
