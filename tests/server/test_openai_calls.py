@@ -154,6 +154,18 @@ def test_many_lanes_pause_at_once(client: openai.OpenAI, vendor: ScriptedVendor)
     assert len(vendor.hits) == 80
 
 
+def test_a_call_goes_to_the_next_choice_of_its_route(tmp_path: Path, vendor: ScriptedVendor) -> None:
+    project = "[routes.big]\nto = ['scripted/m-first', 'scripted/m-second']\n"
+    with serving(tmp_path, vendor, project=project) as service:
+        client = sdk(service).with_options(max_retries=0)
+        assert client.chat.completions.create(**say("one", model="big")).model == "m-first"
+        vendor.set(quota_empty=True)
+        with pytest.raises(openai.RateLimitError):
+            client.chat.completions.create(**say("two", model="scripted/m-first"))
+        vendor.set(quota_empty=False)
+        assert client.chat.completions.create(**say("three", model="big")).model == "m-second"
+
+
 def test_the_vendors_key_is_in_no_answer(tmp_path: Path, vendor: ScriptedVendor) -> None:
     environment = {"SCRIPTED_KEY": KEY}
     settings = "api_key_env = 'SCRIPTED_KEY'\n"

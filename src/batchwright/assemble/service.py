@@ -104,7 +104,7 @@ async def serve_until(
         vendors = await stack.enter_async_context(open_vendors(settings, machine.clock, say=log.say))
         working = build_worker(machine, vendors, say=log.say, asked=LaneLimits(), claims=request.works, figures=figures)
         offers = Offers(settings.destinations, settings.model, settings.routes)
-        calls = SingleCalls(working, lambda: (offers.destinations, offers.model))
+        calls = SingleCalls(working, lambda: (offers.destinations, offers.model, offers.routes))
         worker = host_worker(machine, working)
         if request.works:
             machine.batches.claimable = worker.look_again

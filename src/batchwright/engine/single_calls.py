@@ -13,15 +13,15 @@ import math
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from batchwright.core.batch_spec import Destination, LaneKey
+from batchwright.core.batch_spec import Destination, Routes
 from batchwright.core.failures import FailureKind
 from batchwright.core.lanes import LaneEnd
 from batchwright.core.records import UsageKey, UsageSum
+from batchwright.core.routes import find_route
 from batchwright.core.tenants import Tenant
 from batchwright.engine.booking import money_of, tell_lane, usage_of
 from batchwright.engine.credit import check_credit
 from batchwright.engine.desk import LaneDesk
-from batchwright.engine.floor import destination_of
 from batchwright.engine.one_call import Call
 from batchwright.engine.usage_book import UsageBook
 from batchwright.ports.calls import CallRefused, CallReply
@@ -42,15 +42,17 @@ DESKS_MAX = 1_000
 """From so many lanes on those with nothing to do are let go: a caller may name any model."""
 
 
+Offered = tuple[Sequence[Destination], str, Routes]
+"""Where calls can go, in order of preference; the model of those that name none (empty: they are refused); routes."""
+
+
 class SingleCalls:
-    def __init__(self, worker: Worker, offers: Callable[[], tuple[Sequence[Destination], str]]) -> None:
-        """`offers`, asked anew for each call: where calls can go, in order of preference, and the model of those that
-        name none (empty: they are refused). To be made before the worker runs, and used on its loop."""
+    def __init__(self, worker: Worker, offers: Callable[[], Offered]) -> None:
+        """`offers` is asked anew for each call. To be made before the worker runs, and used on its loop."""
         parts = worker.parts
         self._worker = worker
         self._offers = offers
-        self._destinations = offers()[0]
-        self._targets = Targets(self._destinations)
+        self._taken = 0
         self._clock = parts.clock
         self._book = UsageBook(
             parts.store, writer=parts.writer, clock=parts.clock, worker=worker.identity, report=parts.report
@@ -174,22 +176,28 @@ class SingleCalls:
         return read_call(body, endpoint)
 
     def _find_desk(self, name: str) -> tuple[LaneDesk, str]:
-        """The desk where calls of this model name are sent, and the model as the vendor gets it."""
-        destinations, default = self._offers()
-        if destinations is not self._destinations:
-            self._destinations, self._targets = destinations, Targets(destinations)
-        if not name and not default:
+        """The desk where calls of this model name are sent, and the model as the vendor gets it: the choice of its
+        route whose turn it is or, where that one stands still, the first that does not."""
+        destinations, default, routes = self._offers()
+        name = name or default
+        if not name:
             said = "The body names no model; expected the field `model`."
             raise CallRefused(said, code="missing_required_parameter", http_status=400, param="model")
-        target = self._targets.find(name or default)
-        if target is None:
-            said = self._targets.unroutable(name or default).message
+        route = find_route(name, destinations, routes)
+        if route is None or route.problem:
+            said = Targets(destinations, routes).unroutable(name).message
             raise CallRefused(said, code="model_not_found", http_status=404, param="model")
-        key = LaneKey.parse(target.lane)
+        self._taken += 1
         floor, now_s = self._worker.floor, self._clock.now_s()
         if len(floor.desks) >= DESKS_MAX:
             floor.drop_idle_desks()
-        return floor.desk_at(key, destination_of(key, self._destinations), now_s), target.model
+        turn = route.begins_with(self._taken)
+        choices = [(turn, floor.desk_at(turn.lane, turn.destination, now_s))]
+        if len(route.steps) > 1:
+            others = (step for step in route.steps if step is not turn)
+            choices += [(step, floor.desk_at(step.lane, step.destination, now_s)) for step in others]
+        step, desk = next((choice for choice in choices if not _stands_still(choice[1], now_s)), choices[0])
+        return desk, step.model
 
     def _take_in(self, call: Call) -> None:
         """Raises CallRefused where it would wait in vain."""
@@ -225,6 +233,10 @@ class SingleCalls:
 CALLED_ANEW_S = 60.0
 """After so long without a call other workers are told early that this one shares the lane's limits."""
 _KINDS = frozenset(kind.value for kind in FailureKind)
+
+
+def _stands_still(desk: LaneDesk, now_s: float) -> bool:
+    return bool(desk.blocked) or desk.lane.stands_still(now_s)
 
 
 def _ending() -> CallRefused:
