@@ -7,6 +7,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from batchwright.core.batch_state import PauseCause
+from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.tenants import Scope, Tenant
 from batchwright.ports.keys import ApiKey
 from batchwright.ports.store import CheckpointResult, NewBatch, Store
@@ -105,3 +106,18 @@ def test_a_key_without_a_budget_is_never_spent(store: Store) -> None:
     assert credit is not None
     assert not credit.is_spent
     assert paused(store, "batch_1") == []
+
+
+def test_usage_of_calls_is_added_and_counts_for_the_budget(store: Store) -> None:
+    add_key(store, "key_a", 100)
+    submit(store, "batch_1", "key_a")
+    worker = Worker(store)
+    key = UsageKey("2026-11-30", "ACME", "m", "acme", "acme", "key_a")
+    store.add_usage(worker.id, {key: UsageSum(answers=1, prompt_tokens=3, cost_picousd=60)}, 1_000)
+    assert paused(store, "batch_1") == []
+    store.end_worker(worker.id, 1_500)
+    store.add_usage(worker.id, {key: UsageSum(answers=1, no_usage=1, cost_picousd=40)}, 2_000)
+    (line,) = store.read_usage(tenant="acme")
+    assert line.key == key
+    assert line.sum == UsageSum(answers=2, prompt_tokens=3, cost_picousd=100, no_usage=1)
+    assert paused(store, "batch_1") == [PauseCause.BUDGET]

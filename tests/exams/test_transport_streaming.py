@@ -23,7 +23,13 @@ class Pieces:
 
     def __init__(self) -> None:
         self.data = b""
+        self.head = b""
         self._come = asyncio.Event()
+
+    def begin(self, head: bytes) -> None:
+        assert not self.head
+        assert not self.data
+        self.head = head
 
     def __call__(self, piece: bytes) -> None:
         self.data += piece
@@ -38,7 +44,7 @@ class Pieces:
 
 def stream(bench: TransportBench, url: str) -> tuple[HttpFlight, Pieces, Ends]:
     pieces, ends = Pieces(), Ends()
-    flight = bench.client.target("GET", url, {}).send(b"", ends, on_piece=pieces)
+    flight = bench.client.target("GET", url, {}).send(b"", ends, on_piece=pieces, on_head=pieces.begin)
     return flight, pieces, ends
 
 
@@ -57,6 +63,7 @@ async def test_pieces_are_handed_over_before_the_answer_has_ended(bench: Transpo
     async with raw_server(script) as server:
         _, pieces, ends = stream(bench, server.url())
         await pieces.until(b"one ")
+        assert pieces.head == b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nx-first: 1"
         assert not ends.all
         more.set()
         end = reply(await ends.wait())
@@ -74,6 +81,7 @@ async def test_a_refusal_is_whole(bench: TransportBench, status: bytes) -> None:
         _, pieces, ends = stream(bench, server.url())
         end = reply(await ends.wait())
         assert (pieces.data, end.status, end.body) == (b"", int(status[:3]), b"no")
+        assert pieces.head == b""
 
 
 @examined

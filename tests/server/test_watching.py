@@ -181,6 +181,7 @@ def stream_of(batches: MemoryBatches, watching: Watching) -> EventStream:
     service = Service(
         batches_of=lambda tenant: batches,
         files_of=cast(Any, None),
+        calls=cast(Any, None),
         keys=cast(Keys, None),
         webhooks=cast(Webhooks, None),
         targets=cast(Targets, None),

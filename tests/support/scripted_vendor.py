@@ -34,6 +34,7 @@ from support.vendor_scripts import (
     read_text,
     scripted_body,
     scripted_headers,
+    stream_events,
 )
 
 KNOWN_PATHS = ("/chat/completions", "/embeddings", "/responses")
@@ -91,6 +92,8 @@ class ScriptedVendor:
         self.held: list[Callable[[], None]] = []
         self.modes = Modes()
         self.in_flight = 0
+        self.stalled = 0
+        """How often a streamed answer had to wait for its reader."""
         self.keep = keep
         self.port = port
         self.connections: set[_Connection] = set()
@@ -248,6 +251,10 @@ class _Connection(asyncio.Protocol):
         self._buffer = b""
         self._busy = False
         self._timers: list[asyncio.TimerHandle] = []
+        self._streaming: list[bytes] = []
+        """Events of a streamed answer that have not been written."""
+        self._full = False
+        """The other side reads no more for now."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
@@ -309,6 +316,8 @@ class _Connection(asyncio.Protocol):
             self._finish(400, b'{"error":{"message":"not JSON","type":"invalid_request_error"}}', {})
         elif not path.endswith(KNOWN_PATHS) or not path.startswith("/v1/"):
             self._finish(404, b"404 page not found\n", {})
+        elif request.stream and int(script.get("status", "200")) < 300:
+            self._stream(stream_events(request, script), script)
         elif script:
             self._obey(script, text, request.model)
         elif not path.endswith("/chat/completions"):
@@ -330,6 +339,38 @@ class _Connection(asyncio.Protocol):
         else:
             status, body = scripted_body(script, text, model)
             self._finish(status, body, script)
+
+    def _stream(self, events: list[bytes], script: Script) -> None:
+        """Chunked, an event a chunk; as the other side reads it."""
+        head = _head(200, 0, scripted_headers(script), chunked=True).replace(b"application/json", b"text/event-stream")
+        self.transport.write(head + _chunk(events[0]))
+        self._streaming = events[1:]
+        if script.get("stream") == "hold":
+            self._vendor.held.append(self._stream_on)
+            self._vendor.notify()
+        elif script.get("stream") == "cut":
+            self.transport.write(_chunk(events[1]))
+            self.transport.close()
+        else:
+            self._stream_on()
+
+    def _stream_on(self) -> None:
+        while self._streaming and not self._full and not self.transport.is_closing():
+            self.transport.write(_chunk(self._streaming.pop(0)))
+        if not self._streaming and not self.transport.is_closing():
+            self._streaming = []
+            self.transport.write(b"0\r\n\r\n")
+            self._end()
+
+    def pause_writing(self) -> None:
+        self._full = True
+        self._vendor.stalled += 1
+        self._vendor.notify()
+
+    def resume_writing(self) -> None:
+        self._full = False
+        if self._streaming:
+            self._stream_on()
 
     def _finish(self, status: int, body: bytes, script: Script) -> None:
         """Answers now, after a wait, or when released."""
@@ -385,6 +426,11 @@ class _Connection(asyncio.Protocol):
         if self._busy:
             self._busy = False
             self._vendor.in_flight = max(0, self._vendor.in_flight - 1)
+            self._vendor.notify()
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def _path(head: bytes) -> str:

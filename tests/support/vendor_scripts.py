@@ -11,6 +11,8 @@ quotes). Without one the answer is a 200 whose text is the last word of that mes
     body=html|empty|nochoices|nochoicekey|cut|array|badutf8|surrogate|sse|wrapped|mistral|detail|redirect
     error200 toolcall refusal   a 200 with an error object, a tool call, a refusal
     drop=before|after reset halfclose hang            no answer at all
+    stream=hold|cut|error|BYTES  to a request that asks for a stream, a word an event: waits after the first until the
+                                test releases; breaks off; ends with an error; has so much text
     drip=0.01 blank=3 chunked close big=20000000      a well-formed answer in an awkward way
 """
 
@@ -37,6 +39,8 @@ class Request(msgspec.Struct, gc=False):
     model: str = ""
     messages: list[Message] = []
     input: Any = None
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
 
 
 REQUESTS = msgspec.json.Decoder(Request)
@@ -83,6 +87,35 @@ def endpoint_body(path: str, model: str, content: str) -> bytes:
     item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": content}]}
     usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
     return _dump({"object": "response", "status": "completed", "model": model, "output": [item], "usage": usage})
+
+
+def stream_events(request: Request, script: Script) -> list[bytes]:
+    """The events of the answer to a request that asks for a stream, the last one being the end."""
+    text = read_text(request)
+    words = [last_word(text)] if not script else text.split("]]")[-1].split() or ["ok"]
+    shape = script.get("stream", "")
+    if shape.isdecimal():
+        words = ["x" * 1000] * (int(shape) // 1000)
+    chunk: dict[str, object] = {"id": "chatcmpl-scripted", "object": "chat.completion.chunk", "created": 1764400000}
+    chunk["model"] = request.model
+    deltas: list[dict[str, object]] = [{"role": "assistant", "content": ""}, *[_delta(word) for word in words]]
+    events: list[dict[str, object]] = [chunk | {"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    if shape == "error":
+        error = {"message": "scripted failure", "type": "server_error", "param": None, "code": "server_error"}
+        return [_event(event) for event in [*events, {"error": error}]]
+    events.append(chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    if (request.stream_options or {}).get("include_usage"):
+        usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
+        events.append(chunk | {"choices": [], "usage": usage})
+    return [*map(_event, events), b"data: [DONE]\n\n"]
+
+
+def _delta(word: str) -> dict[str, object]:
+    return {"content": word}
+
+
+def _event(value: object) -> bytes:
+    return b"data: " + _dump(value) + b"\n\n"
 
 
 def scripted_body(script: Script, text: str, model: str) -> tuple[int, bytes]:

@@ -10,8 +10,8 @@ from batchwright.core.records import UNKNOWN
 from batchwright.ports.http import HttpReply
 from batchwright.ports.vendor import Answer
 from batchwright.vendors.classify import classify
+from batchwright.vendors.key_hiding import KeyHider
 from batchwright.vendors.local_model import without_secrets
-from batchwright.vendors.openai import _key_hider
 from batchwright.vendors.profiles import build_profile
 
 KEY = "sk-SECRET0123456789abcdef"
@@ -77,7 +77,7 @@ def test_an_amount_with_a_million_digits_is_refused_before_it_is_written_out(tex
     ],
 )
 def test_the_key_is_in_nothing_that_a_refusal_leaves(answer: Answer) -> None:
-    _key_hider(KEY)(answer)
+    KeyHider(KEY).hide(answer)
     left = " ".join([answer.message, answer.code, answer.param, answer.request_id])
     assert KEY[:12] not in left
     assert KEY.encode() not in answer.body

@@ -39,7 +39,12 @@ class FaultyClient:
         return self
 
     def send(
-        self, body: bytes, on_end: Callable[[HttpEnd], None], *, on_piece: Callable[[bytes], None] | None = None
+        self,
+        body: bytes,
+        on_end: Callable[[HttpEnd], None],
+        *,
+        on_piece: Callable[[bytes], None] | None = None,
+        on_head: Callable[[bytes], None] | None = None,
     ) -> HttpFlight:
         if self.broken:
             raise RuntimeError("a bug in send")
@@ -94,7 +99,12 @@ class RepeatingClient(FaultyClient):
         self.body = body
 
     def send(
-        self, body: bytes, on_end: Callable[[HttpEnd], None], *, on_piece: Callable[[bytes], None] | None = None
+        self,
+        body: bytes,
+        on_end: Callable[[HttpEnd], None],
+        *,
+        on_piece: Callable[[bytes], None] | None = None,
+        on_head: Callable[[bytes], None] | None = None,
     ) -> HttpFlight:
         asyncio.get_running_loop().call_soon(on_end, HttpReply(self.status, b"HTTP/1.1 %d X" % self.status, self.body))
         return self

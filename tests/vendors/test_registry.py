@@ -11,7 +11,7 @@ from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import VendorUnavailable
 from batchwright.http.open import open_http_client
 from batchwright.ports.http import HttpClient, Timeouts
-from batchwright.ports.vendor import Answer, Vendor, VendorCall
+from batchwright.ports.vendor import Answer, CallListener, RelayedCall, Vendor, VendorCall
 from batchwright.vendors.registry import OpenVendors
 from support.loop_clock import LoopClock
 from support.vendor_drive import no_service
@@ -30,6 +30,9 @@ class LocalModel:
         self.closed = 0
 
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> VendorCall:
+        raise NotImplementedError
+
+    def relay(self, endpoint: str, body: bytes, listener: CallListener, *, stream: bool) -> RelayedCall:
         raise NotImplementedError
 
     async def close(self) -> None:

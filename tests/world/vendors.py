@@ -13,7 +13,7 @@ from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import VendorUnavailable
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.pricing import Price
-from batchwright.ports.vendor import Answer
+from batchwright.ports.vendor import Answer, CallListener, RelayedCall
 from world.coverage import Fault
 from world.mirrors import Send
 
@@ -112,6 +112,9 @@ class HouseVendor:
             self._world.coverage.hit(Fault.POISON)
             self._world.loop.call_later(min(0.05, latency_s / 2), self._process.kill)
         return call
+
+    def relay(self, endpoint: str, body: bytes, listener: CallListener, *, stream: bool) -> RelayedCall:
+        raise AssertionError("nobody makes a single call in this world")
 
     async def close(self) -> None:
         return None

@@ -242,14 +242,33 @@ def start_worker(
     asked: LaneLimits,
     only_batch: str = "",
     until_idle: bool = False,
-    figures: WorkerFigures | None = None,
 ) -> LoopWorker:
-    """A worker on this loop. Its lock is taken before it is registered: a worker that is in the store without a lock
-    counts as dead."""
-    identity = WorkerId(f"{machine.host}-{os.getpid()}", machine.chance.hex_id(8))
+    """A worker on this loop."""
+    worker = build_worker(machine, vendors, say=say, asked=asked, only_batch=only_batch, until_idle=until_idle)
+    return host_worker(machine, worker)
+
+
+def host_worker(machine: Machine, worker: Worker) -> LoopWorker:
+    """Its lock is taken before it is registered: a worker that is in the store without a lock counts as dead."""
+    identity = worker.identity
     lock = machine.locks.take(worker_lock_name(identity), holder=f"process {os.getpid()}")
     assert lock is not None, "a fresh incarnation's lock cannot be taken already"
-    worker = Worker(
+    return LoopWorker(worker, lock.release, f"worker {identity}")
+
+
+def build_worker(
+    machine: Machine,
+    vendors: OpenVendors,
+    *,
+    say: Callable[[str], None],
+    asked: LaneLimits,
+    only_batch: str = "",
+    until_idle: bool = False,
+    claims: bool = True,
+    figures: WorkerFigures | None = None,
+) -> Worker:
+    identity = WorkerId(f"{machine.host}-{os.getpid()}", machine.chance.hex_id(8))
+    return Worker(
         WorkerParts(
             store=machine.store,
             writer=machine.writer,
@@ -265,10 +284,10 @@ def start_worker(
         settings=_worker_settings(machine.settings, asked),
         only_batch=only_batch,
         until_idle=until_idle,
+        claims=claims,
         host=machine.host,
         pid=os.getpid(),
     )
-    return LoopWorker(worker, lock.release, f"worker {identity}")
 
 
 class MachineWorkers:

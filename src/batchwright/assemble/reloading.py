@@ -59,8 +59,8 @@ class Reloaded:
 
     machine: Machine
     offers: Offers
-    vendors: OpenVendors | None
-    worker: LoopWorker | None
+    vendors: OpenVendors
+    worker: LoopWorker
     say: Callable[[str], None]
 
 
@@ -93,11 +93,9 @@ def _apply(now: Settings, before: Settings, what: Reloaded) -> Settings:
     check_key_file(now)
     what.machine.find_price.reload(now)
     what.offers.change(now.destinations, now.model, now.routes)
-    if what.vendors is not None:
-        variables = now.variables
-        what.vendors.renew(now.key_values(), variables.dotenv, variables.dotenv_file)
-    if what.worker is not None:
-        what.worker.reload(vendor_limits(now))
+    variables = now.variables
+    what.vendors.renew(now.key_values(), variables.dotenv, variables.dotenv_file)
+    what.worker.reload(vendor_limits(now))
     later = [name for name in NEEDS_RESTART if getattr(now, name) != getattr(before, name)]
     places = ", ".join(
         f"{place.vendor} ({place.unusable})" if place.unusable else place.vendor for place in now.destinations

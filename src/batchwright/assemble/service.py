@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 import uvicorn
 
-from batchwright.assemble import Machine, open_machine, open_vendors, start_worker, swept
+from batchwright.assemble import Machine, build_worker, host_worker, open_machine, open_vendors, swept
 from batchwright.assemble.connections import bounded_protocol
 from batchwright.assemble.files import open_files
 from batchwright.assemble.keys import new_key
@@ -22,9 +22,11 @@ from batchwright.assemble.reloading import Hangups, Reloaded, check_key_file, ha
 from batchwright.assemble.webhooks import delivering, webhook_targets
 from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope, Tenant
+from batchwright.engine.single_calls import SingleCalls
 from batchwright.engine.worker_settings import LaneLimits
 from batchwright.fabric.in_process import LoopWorker
 from batchwright.fabric.system import SystemClock
+from batchwright.ports.calls import Calls
 from batchwright.ports.file_batches import Files
 from batchwright.ports.observer import WorkerFigures
 from batchwright.ports.webhooks import Targets
@@ -99,24 +101,23 @@ async def serve_until(
         listener = listen_at(request.host, request.port)
         stack.callback(listener.close)
         figures = WorkerFigures()
-        worker = vendors = None
+        vendors = await stack.enter_async_context(open_vendors(settings, machine.clock, say=log.say))
+        working = build_worker(machine, vendors, say=log.say, asked=LaneLimits(), claims=request.works, figures=figures)
+        offers = Offers(settings.destinations, settings.model, settings.routes)
+        calls = SingleCalls(working, lambda: (offers.destinations, offers.model, offers.routes))
+        worker = host_worker(machine, working)
         if request.works:
-            vendors = await stack.enter_async_context(open_vendors(settings, machine.clock, say=log.say))
-            worker = start_worker(machine, vendors, say=log.say, asked=LaneLimits(), figures=figures)
             machine.batches.claimable = worker.look_again
         doorkeeper = Doorkeeper(machine.store, machine.clock)
         await stack.enter_async_context(_uses_written(machine, doorkeeper, log.say))
         insight = Insight(
-            read_backlog=machine.store.backlog,
-            view_worker=worker.view if worker is not None else lambda: None,
-            works=request.works,
-            figures=figures,
+            read_backlog=machine.store.backlog, view_worker=worker.view, works=request.works, figures=figures
         )
         files_of = await stack.enter_async_context(open_files(machine, request.ceilings, log.say))
         targets = stack.enter_context(webhook_targets(settings))
         await stack.enter_async_context(delivering(machine, targets, log.say))
-        service = _service(machine, (files_of, targets), request, (insight, log))
-        reloaded = Reloaded(machine=machine, offers=service.offers, vendors=vendors, worker=worker, say=log.say)
+        service = _service(machine, (files_of, calls, targets), offers, request, (insight, log))
+        reloaded = Reloaded(machine=machine, offers=offers, vendors=vendors, worker=worker, say=log.say)
         await stack.enter_async_context(reloading(hangups, reloaded, settings))
         server = _Server(_config(service, doorkeeper, log, grace_s=settings.grace_s))
         log.say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
@@ -127,36 +128,32 @@ async def serve_until(
 async def _until_interrupted(
     server: _Server,
     listener: socket.socket,
-    worker: LoopWorker | None,
+    worker: LoopWorker,
     interrupts: CountedInterrupts,
     watching: Watching,
     say: Callable[[str], None],
 ) -> None:
     """Both end together: a service without its worker would take rows that nobody sends."""
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
-    working = asyncio.create_task(worker.wait(), name="work") if worker is not None else None
+    working = asyncio.create_task(worker.wait(), name="work")
     interrupted = asyncio.create_task(interrupts.wait(0), name="interrupt")
-    tasks = [task for task in (serving, working, interrupted) if task is not None]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([serving, working, interrupted], return_when=asyncio.FIRST_COMPLETED)
     if interrupted.done():
         say("Ending: requests are answered and rows in flight may finish; the same signal again ends it at once.")
     server.should_exit = True
     watching.end()
     now = asyncio.create_task(_now(server, worker, interrupts), name="second interrupt")
-    if worker is not None:
-        await worker.stop(grace=True)
+    await worker.stop(grace=True)
     await serving
     now.cancel()
     interrupted.cancel()
-    if working is not None:
-        await working  # raises what ended the worker
+    await working  # raises what ended the worker
 
 
-async def _now(server: _Server, worker: LoopWorker | None, interrupts: CountedInterrupts) -> None:
+async def _now(server: _Server, worker: LoopWorker, interrupts: CountedInterrupts) -> None:
     await interrupts.wait(1)
     server.force_exit = True
-    if worker is not None:
-        await worker.stop(grace=False)
+    await worker.stop(grace=False)
 
 
 @contextlib.asynccontextmanager
@@ -186,21 +183,23 @@ async def _uses_written(machine: Machine, doorkeeper: Doorkeeper, say: Callable[
 
 def _service(
     machine: Machine,
-    given: tuple[Callable[[Tenant], Files], Targets],
+    given: tuple[Callable[[Tenant], Files], Calls, Targets],
+    offers: Offers,
     request: ServeRequest,
     seen: tuple[Insight, ServiceLog],
 ) -> Service:
-    files_of, targets = given
+    files_of, calls, targets = given
     insight, log = seen
     return Service(
         batches_of=machine.batches.of,
         files_of=files_of,
+        calls=calls,
         keys=machine.store,
         webhooks=machine.store,
         targets=targets,
         clock=machine.clock,
         chance=machine.chance,
-        offers=Offers(machine.settings.destinations, machine.settings.model, machine.settings.routes),
+        offers=offers,
         ceilings=request.ceilings,
         watching=Watching(machine.clock),
         version=version("batchwright"),

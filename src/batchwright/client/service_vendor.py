@@ -38,7 +38,7 @@ from batchwright.client.errors import (
 from batchwright.client.row_answers import ReadAnswer, answer_of, closed, missing
 from batchwright.client.values import RowResult
 from batchwright.core.failures import FailureKind
-from batchwright.ports.vendor import Answer
+from batchwright.ports.vendor import Answer, CallListener
 
 CHUNKS_AT_ONCE = 4
 LINGER_S = 0.05
@@ -48,6 +48,24 @@ DROPPED_AFTER_S = 60.0
 """Answers are in the store well within: a checkpoint takes a fraction of a second."""
 CLOSING_S = 5.0
 """For the cancels of an end at once."""
+
+
+class RefusedCall:
+    """Implements `ports.vendor.RelayedCall`: a batch takes seconds to begin, and nobody waits for one answer so."""
+
+    def __init__(self, listener: CallListener) -> None:
+        answer = Answer(
+            kind=FailureKind.INVALID_REQUEST,
+            code="batches_only",
+            message="it is a batch service that takes batches alone; name a vendor of its own for single calls",
+        )
+        self._handle = asyncio.get_running_loop().call_soon(listener.end, answer, None, b"")
+
+    def abort(self) -> None:
+        self._handle.cancel()
+
+    def hold(self, held: bool) -> None:
+        """Nothing comes."""
 
 
 class ServiceVendor:
@@ -93,6 +111,9 @@ class ServiceVendor:
             self._pending.append(row)
             self._look_soon(at_once=len(self._pending) >= self._size.rows)
         return row
+
+    def relay(self, endpoint: str, body: bytes, listener: CallListener, *, stream: bool) -> RefusedCall:
+        return RefusedCall(listener)
 
     async def close(self) -> None:
         self._closing = True

@@ -131,6 +131,8 @@ class UsageKey(msgspec.Struct, frozen=True, gc=False, order=True):
     """Whose batch it was (`core.tenants`)."""
     key_id: str = ""
     """The service key it was submitted with; empty: none."""
+    endpoint: str = ""
+    """Of a single call: where it went (`core.endpoints`); empty: rows of batches."""
 
 
 class UsageSum(msgspec.Struct, gc=False):

@@ -11,13 +11,12 @@ from collections.abc import Callable
 import msgspec
 
 from batchwright.core import row_map
-from batchwright.core.failures import KINDS, FailureKind, LaneSignal
+from batchwright.core.failures import FailureKind
 from batchwright.core.gate import GateVerdict
-from batchwright.core.lanes import LaneEnd
 from batchwright.core.met import add_met
-from batchwright.core.pricing import answer_cost
 from batchwright.core.records import UNKNOWN, InputRow, Record, UsageKey, UsageSum
 from batchwright.core.retry import Decision, decide
+from batchwright.engine.booking import Money, money_of, tell_lane
 from batchwright.engine.desk import BatchLine, LaneDesk
 from batchwright.engine.failover import MOVES_ON, Failover
 from batchwright.engine.open_segment import UNTRIED, LaneQueue, OpenSegment
@@ -71,7 +70,14 @@ class Attempts:
         if answer.kind is None and answer.limits is None and not desk.lane.counts_tokens:
             desk.lane.succeeded(now_s, attempt.started_s)
         else:
-            self._tell_lane(attempt, answer, now_s)
+            tell_lane(
+                desk,
+                answer,
+                tokens=attempt.tokens,
+                started_s=attempt.started_s,
+                now_s=now_s,
+                chance=self._chance.random(),
+            )
         self._move_on(attempt, answer, (now_s, now_ms))
 
     def drop(self, attempt: Attempt, now_s: float, now_ms: int) -> None:
@@ -85,7 +91,7 @@ class Attempts:
         segment = attempt.queue.segment
         kind = answer.kind
         context = segment.context
-        cost_picousd, unpriced, no_usage = self._cost(desk, answer)
+        cost_picousd, unpriced, no_usage = money_of(desk, answer)
         if segment.lost:
             usage_key = self._usage_key(attempt.queue.line, now[1])
             _count_usage(segment, usage_key, answer, (cost_picousd, unpriced, no_usage))
@@ -160,49 +166,6 @@ class Attempts:
         self._finish(segment, record)
 
     # ------------------------------------------------------------------------------------------------------------
-
-    def _tell_lane(self, attempt: Attempt, answer: Answer, now_s: float) -> None:
-        desk = attempt.desk
-        limits = answer.limits
-        used = UNKNOWN
-        if answer.prompt_tokens >= 0 and answer.completion_tokens >= 0:
-            used = answer.prompt_tokens + answer.completion_tokens
-        desk.lane.ended(
-            now_s,
-            LaneEnd(
-                kind=answer.kind,
-                success=answer.kind is None,
-                wait_s=answer.wait_s,
-                limits=limits,
-                tokens_reserved=attempt.tokens,
-                tokens_used=used,
-                reason=_reason(answer) if answer.kind is not None else "",
-                sent_s=attempt.started_s,
-            ),
-            self._chance.random(),
-        )
-        if answer.kind is not None and KINDS[answer.kind].lane is LaneSignal.PAUSE:
-            status = f"{answer.http_status} {answer.code}".strip()
-            desk.lane.pause(f"{answer.kind.value} ({status}): {answer.message}".rstrip(": "))
-
-    def _cost(self, desk: LaneDesk, answer: Answer) -> tuple[int, int, int]:
-        """(known cost in picousd, 1 if it has no price, 1 if it has no usage) of one ended attempt."""
-        if answer.cost_picousd != UNKNOWN:
-            return answer.cost_picousd, 0, 0
-        if desk.price is not None and desk.price.zero_rated:
-            return 0, 0, 0
-        if answer.prompt_tokens == UNKNOWN:
-            # Without the input's count what it cost is not known, whatever is said of the output.
-            return 0, 0, 1 if _was_answered(answer) or answer.completion_tokens != UNKNOWN else 0
-        if desk.price is None:
-            return 0, 1, 0
-        cost_picousd = answer_cost(
-            desk.price,
-            prompt_tokens=answer.prompt_tokens,
-            completion_tokens=answer.completion_tokens,
-            cached_tokens=answer.cached_tokens,
-        )
-        return (cost_picousd, 0, 0) if cost_picousd is not None else (0, 1, 0)
 
     def _record(self, attempt: Attempt, answer: Answer, base: Record, now: tuple[float, int]) -> Record:
         """`now` is (loop seconds, milliseconds since the epoch)."""
@@ -339,24 +302,12 @@ def _lane_of(segment: OpenSegment, row: int) -> int:
     return entry.lane if entry is not None and row in segment.away else -1
 
 
-def _reason(answer: Answer) -> str:
-    """Why an attempt failed, for a screen: what a vendor's status and code say, or our own sentence where none came."""
-    return f"HTTP {answer.http_status} {answer.code}".rstrip() if answer.http_status else answer.message
-
-
-def _was_answered(answer: Answer) -> bool:
-    """Whether the vendor did the work, although what came cannot be used."""
-    if answer.kind is None or answer.kind is FailureKind.ANSWER_TOO_LARGE:
-        return True
-    return answer.kind is FailureKind.BAD_RESPONSE and 200 <= answer.http_status <= 299
-
-
 def row_tokens(row: InputRow) -> int:
     """What a row is taken to cost its lane until its usage is known: a token per four bytes, and its output bound."""
     return (len(row.body) >> 2) + row.output_tokens
 
 
-def _count_usage(segment: OpenSegment, key: UsageKey, answer: Answer, money: tuple[int, int, int]) -> None:
+def _count_usage(segment: OpenSegment, key: UsageKey, answer: Answer, money: Money) -> None:
     """Adds an answer's tokens and money to the segment's usage, and its tokens to the segment's tally."""
     if answer.kind is not None and money == (0, 0, 0) and answer.prompt_tokens == UNKNOWN:
         return

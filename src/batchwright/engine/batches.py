@@ -8,14 +8,14 @@ from copy import copy
 
 from batchwright.core import row_map
 from batchwright.core.batch_state import BatchState, Pause, PauseCause, count, derive
-from batchwright.core.errors import CreditSpent, InUse, KeyReused, NoSuchBatch, UsageError, WrongState
+from batchwright.core.errors import InUse, KeyReused, NoSuchBatch, UsageError, WrongState
 from batchwright.core.failures import FailureKind
-from batchwright.core.money import usd_text
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.core.tenants import LOCAL, Tenant
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.bounds import LanePrices, refuse_unbounded, with_worst_cases
+from batchwright.engine.credit import check_credit
 from batchwright.engine.floor import FindPrice
 from batchwright.engine.intake import Intake, take_in, take_in_stream
 from batchwright.engine.repricing import BatchRepricing, MayStateCost, RepricingParts
@@ -161,12 +161,7 @@ class StoreBatches:
 
     async def _check_credit(self, key_id: str) -> None:
         """Raises CreditSpent. Of a batch it is the key it was submitted with that pays, whoever asks."""
-        credit = await asyncio.to_thread(self._store.key_credit, key_id) if key_id else None
-        if credit is not None and credit.is_spent:
-            raise CreditSpent(
-                f"The budget of the key {credit.shown}... is spent: ${usd_text(credit.spent_picousd)} of "
-                f"${usd_text(credit.budget_picousd)}. `batchwright keys budget {key_id} USD` gives it more."
-            )
+        await asyncio.to_thread(check_credit, self._store, key_id)
 
     async def status(self, batch_id: str) -> BatchStatus:
         return await asyncio.to_thread(lambda: self._status(self._read(batch_id)))

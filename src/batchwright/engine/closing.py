@@ -225,7 +225,7 @@ class Closing:
     async def _tidy_lanes(self, now_s: float) -> None:
         """Makes lasting pauses known, lets a probe out when it is due, gives back what cannot be sent here."""
         blocked: set[str] = set()
-        for text, desk in self._floor.desks.items():
+        for text, desk in list(self._floor.desks.items()):  # single calls add desks while this waits for the store
             lane = desk.lane
             if lane.paused_reason and not desk.known_pause:
                 desk.known_pause = True

@@ -6,10 +6,11 @@ line the oldest segment goes first.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from batchwright.core.batch_spec import Destination, LaneKey
 from batchwright.core.lanes import Lane
@@ -56,11 +57,27 @@ class BatchLine:
         return len(self.ready) + sum(len(queue.pending) for queue in self.queues.values())
 
 
+class Caller(Protocol):
+    """A single call that waits for room at a desk."""
+
+    @property
+    def tokens(self) -> int:
+        """What it may use, as for a row."""
+
+    def go(self, vendor: Vendor, now_s: float) -> None:
+        """It was admitted at this moment: sends it."""
+
+    def refuse(self, retry_after_s: float) -> None:
+        """It cannot go: the lane is paused for good, or out."""
+
+
 class LaneDesk:
     """See the module's docstring."""
 
     __slots__ = (
         "answered",
+        "called_s",
+        "callers",
         "destination",
         "key",
         "known_pause",
@@ -108,6 +125,10 @@ class LaneDesk:
         self.probing = False
         """One row is allowed out although the lane is paused."""
         self.lines: deque[BatchLine] = deque()
+        self.callers: deque[Caller] = deque()
+        """Single calls that wait for room here; they go before rows."""
+        self.called_s = -math.inf
+        """When the last call came."""
         self.waiting: list[tuple[float, int, LaneQueue, int]] = []
         """Heap of rows that wait for their next attempt: (loop seconds, sequence, queue, row)."""
         self.sequence = 0

@@ -13,7 +13,7 @@ from batchwright.core.routes import LOCAL
 from batchwright.engine.batch_context import BatchContext
 from batchwright.engine.desk import LaneDesk
 from batchwright.engine.open_segment import LaneQueue, OpenSegment
-from batchwright.engine.worker_settings import LaneLimits, WorkerSettings
+from batchwright.engine.worker_settings import NO_LIMITS, LaneLimits, WorkerSettings
 from batchwright.ports.store import BatchRow, ClaimedSegment, LanePause, SegmentKey
 
 FindPrice = Callable[[Destination, str], Price | None]
@@ -93,15 +93,21 @@ class Floor:
     def desk(self, lane_text: str, context: BatchContext, now_s: float) -> LaneDesk:
         desk = context.desks.get(lane_text)
         if desk is None:
-            desk = context.desks[lane_text] = self._desk(lane_text, context, now_s)
+            key = LaneKey.parse(lane_text)
+            spec = context.spec
+            limits = LaneLimits(concurrency=spec.concurrency, rpm=spec.rpm, tpm=spec.tpm, timeout_s=spec.timeout_s)
+            desk = self.desk_at(key, destination_of(key, spec.destinations), now_s, limits=limits)
+            context.desks[lane_text] = desk
         return desk
 
-    def _desk(self, lane_text: str, context: BatchContext, now_s: float) -> LaneDesk:
-        name = self.name_of(lane_text, context)
+    def desk_at(
+        self, key: LaneKey, destination: Destination, now_s: float, *, limits: LaneLimits = NO_LIMITS
+    ) -> LaneDesk:
+        """The desk of a lane that leads there, made where there is none yet. `limits`: those of the batch it is for."""
+        name = f"{key}#{place_digest(destination)}"
         desk = self.desks.get(name)
         if desk is None:
-            key = LaneKey.parse(lane_text)
-            limits = self._limits(key, context)
+            limits = self._limits(key, limits)
             ceiling = limits.concurrency or self._settings.concurrency
             settings = LaneSettings(
                 start=min(self._settings.concurrency_start, ceiling),
@@ -109,7 +115,6 @@ class Floor:
                 requests_per_minute=limits.rpm,
                 tokens_per_minute=limits.tpm,
             )
-            destination = destination_of(key, context.spec.destinations)
             desk = LaneDesk(
                 key,
                 name=name,
@@ -121,6 +126,16 @@ class Floor:
             self.desks[name] = desk
             self._honour_pause(desk, now_s)
         return desk
+
+    def drop_idle_desks(self) -> None:
+        """Lets go of lanes with nothing to do or to remember; what was learned of their limits is learned anew."""
+        held = {desk.name for context in self.contexts.values() for desk in context.desks.values()}
+        for name, desk in list(self.desks.items()):
+            busy = name in held or desk.lines or desk.callers or desk.waiting or desk.lane.in_flight or desk.opening
+            if not busy and not desk.blocked and not desk.known_pause:
+                if desk.timer is not None:
+                    desk.timer.cancel()
+                del self.desks[name]
 
     def _honour_pause(self, desk: LaneDesk, now_s: float) -> None:
         """What was found paused stays so until its probe is due, so that a restart does not ask an empty account."""
@@ -134,10 +149,8 @@ class Floor:
             desk.lane.pause(pause.reason)
             desk.probe_at_s = now_s + left_s
 
-    def _limits(self, key: LaneKey, context: BatchContext) -> LaneLimits:
+    def _limits(self, key: LaneKey, batch: LaneLimits) -> LaneLimits:
         """What holds for a lane: this process's word, then the batch's, then the vendor's settings."""
-        spec = context.spec
-        batch = LaneLimits(concurrency=spec.concurrency, rpm=spec.rpm, tpm=spec.tpm, timeout_s=spec.timeout_s)
         return self._settings.asked.over(batch).over(self._settings.vendor_limits.get(key.vendor, LaneLimits()))
 
     def reload(self, settings: WorkerSettings, now_s: float) -> None:

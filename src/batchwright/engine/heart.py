@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from batchwright.engine.desk import LaneDesk
     from batchwright.engine.worker import Worker
 
+CALLED_LATELY_S = 120.0
+"""A lane that had a single call so lately counts as one that this worker sends to: calls come now and then."""
+
 
 class Heart:
     def __init__(self, worker: Worker) -> None:
@@ -68,7 +71,10 @@ class Heart:
     async def _beat(self) -> bool:
         worker = self._worker
         note = "; ".join(sorted(worker.lacking.values()))
-        lanes = frozenset(text for text, desk in worker.floor.desks.items() if desk.lines)
+        called_since_s = self._clock.now_s() - CALLED_LATELY_S
+        lanes = frozenset(
+            text for text, desk in worker.floor.desks.items() if desk.lines or desk.called_s > called_since_s
+        )
 
         def beat() -> tuple[bool, dict[str, int]]:
             alive = self._store.heartbeat(worker.identity, self._clock.now_ms(), note=note, lanes=lanes)

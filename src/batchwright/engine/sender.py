@@ -78,7 +78,9 @@ class Sender:
         self.held_bytes = 0
 
     def pump(self, desk: LaneDesk, now_s: float) -> None:
-        """Sends the desk's ready rows until its lane, a bound or the rows say stop."""
+        """Sends the desk's ready rows until its lane, a bound or the rows say stop; calls go before them."""
+        if desk.callers and not self._serve(desk, now_s):
+            return
         vendor = desk.vendor
         if vendor is None or not self.sending or now_s >= self.send_until_s:
             return
@@ -119,6 +121,26 @@ class Sender:
             self.flight_bytes += size
             desk.sent_since_checkpoint += 1
             attempt.call = vendor.send(entry.endpoint, entry.body, attempt.end)
+
+    def _serve(self, desk: LaneDesk, now_s: float) -> bool:
+        """Lets calls go before any row. False: one waits for room, and no row may overtake it.
+
+        Neither a spent lease nor a worker that stops holds a call back: it belongs to no segment.
+        """
+        callers, lane = desk.callers, desk.lane
+        while callers:
+            if desk.vendor is None and not desk.blocked:
+                return False  # it is being opened
+            wait_s = lane.admit(now_s, callers[0].tokens) if desk.vendor is not None else math.inf
+            if desk.vendor is not None and wait_s <= 0:
+                callers.popleft().go(desk.vendor, now_s)
+            elif desk.blocked or lane.paused_reason or lane.in_outage:
+                callers.popleft().refuse(wait_s)
+            else:
+                if wait_s < math.inf:
+                    self._later(desk, now_s, wait_s)
+                return False
+        return True
 
     def _afford(self, line: BatchLine, worst_picousd: int) -> bool:
         """Whether the batch's allowance covers the row; if not, the batch sends nothing until more is drawn."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from batchwright.core.errors import NotNow, StoreError, VendorUnavailable, WrongState
 from batchwright.core.worker_id import WorkerId
@@ -34,6 +35,9 @@ from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.observer import LaneView, WorkerFigures, WorkerView
 from batchwright.ports.store import ClaimRequest, Store
 from batchwright.ports.vendor import Vendors
+
+if TYPE_CHECKING:
+    from batchwright.engine.single_calls import SingleCalls
 
 LOOK_EVERY_S = 1.0
 """A worker whose rows all wait still looks at its batches' signals so often."""
@@ -62,7 +66,8 @@ class WorkerParts:
 
 
 class Worker:
-    """`run()` once; `stop()` any time. With `only_batch` it claims from that batch alone and ends with it."""
+    """`run()` once; `stop()` any time. With `only_batch` it claims from that batch alone and ends with it;
+    without `claims` it takes no batch on and is there for single calls alone."""
 
     def __init__(
         self,
@@ -72,6 +77,7 @@ class Worker:
         settings: WorkerSettings,
         only_batch: str = "",
         until_idle: bool = False,
+        claims: bool = True,
         host: str = "",
         pid: int = 0,
     ) -> None:
@@ -98,6 +104,10 @@ class Worker:
             report=parts.report,
             figures=parts.figures,
         )
+        self.calls: SingleCalls | None = None
+        """Single calls that go over this worker's desks; set by themselves."""
+        self._claims = claims
+        self.ended = False
         self.closing = Closing(self)
         self.heart = Heart(self)
         self.number = 0
@@ -154,7 +164,7 @@ class Worker:
         for desk in list(self.floor.desks.values()):
             desk.probe_at_s = now_s  # what it pauses for may be mended
             if not desk.opening and (desk.vendor is not None or desk.missing_key):
-                self._open_vendor(desk)
+                self.open_vendor(desk)
         self.look_again()
 
     def wake_now(self) -> None:
@@ -202,11 +212,16 @@ class Worker:
                     break
                 await self._until_due()
             heart.cancel()
+            if self.calls is not None:
+                await self.calls.flush()
             await self.parts.writer.do(lambda: store.end_worker(self.identity, self._clock.now_ms()))
             if self._failure is not None:
                 raise self._failure
         finally:
+            self.ended = True
             heart.cancel()
+            if self.calls is not None:
+                self.calls.stop(late=True)
             for opening in self._openings:
                 opening.cancel()
             self.sender.sending = False
@@ -235,14 +250,16 @@ class Worker:
 
     def _patience_s(self) -> float:
         now_s = self._clock.now_s()
-        patience_s = self.settings.idle_poll_s if self.floor.segments else self.settings.wake_poll_s
+        patience_s = self.settings.idle_poll_s if self.floor.segments or not self._claims else self.settings.wake_poll_s
         return max(0.001, min(patience_s, self.closing.next_due_s(now_s) - now_s))
 
     async def _turn(self) -> None:
         now_s = self._clock.now_s()
-        if not self.floor.segments:
+        if self._claims and not self.floor.segments:
             self._look_out()
         self.sender.sending = not self.stopping and now_s < self.sender.send_until_s
+        if self.stopping and self.calls is not None:
+            self.calls.stop(late=now_s >= self.stop_until_s)
         await self.closing.tidy(now_s)
         proposal = self._propose(now_s)
         if proposal.empty:
@@ -321,6 +338,8 @@ class Worker:
 
     def _claim(self, now_s: float) -> ClaimRequest | None:
         """Asks for segments while some desk lacks rows to send, or to find out what there is."""
+        if not self._claims:
+            return None
         if not self.sender.sending or now_s < self._claim_after_s or len(self.floor.segments) >= OPEN_SEGMENTS_MAX:
             return None
         if self.floor.input_bytes >= self.settings.input_bytes_max:
@@ -414,7 +433,7 @@ class Worker:
         self._leave_batches()
         for desk in list(floor.desks.values()):
             if desk.vendor is None and not desk.opening and desk.lines and not desk.blocked:
-                self._open_vendor(desk)
+                self.open_vendor(desk)
             self.sender.schedule_waiting(desk, now_s)
             self.sender.pump(desk, now_s)
         if result.claimed:
@@ -429,7 +448,8 @@ class Worker:
             if told and not (context.segments or context.in_flight or context.allowance_picousd):
                 self.floor.leave(context)
 
-    def _open_vendor(self, desk: LaneDesk) -> None:
+    def open_vendor(self, desk: LaneDesk) -> None:
+        """Begins to open a desk's vendor; whoever waits there goes on once it is open, or is refused."""
         desk.missing_key = self.parts.vendors.missing_key(desk.destination)
         if desk.missing_key:
             sentence = f"the variable {desk.missing_key} with the key for {desk.destination.vendor} is not set here"
@@ -462,11 +482,15 @@ class Worker:
         finally:
             desk.opening = False
             self.wake_now()
+            if desk.callers:
+                self.sender.pump(desk, self._clock.now_s())
 
     # ----------------------------------------------------------------------------------------------------- the ends
 
     def _finished(self) -> bool:
         if self.floor.segments or self.sender.in_flight or self.sender.changed:
+            return False
+        if self.calls is not None and self.calls.busy:
             return False
         if any(context.allowance_picousd for context in self.floor.contexts.values()):
             return False

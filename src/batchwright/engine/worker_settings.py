@@ -39,6 +39,9 @@ class LaneLimits:
         )
 
 
+NO_LIMITS = LaneLimits()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
     lease_s: float = 30.0

@@ -52,6 +52,7 @@ class AnswerReader:
         "_refused",
         "_size",
         "_status",
+        "on_head",
         "on_piece",
         "reusable",
     )
@@ -75,6 +76,8 @@ class AnswerReader:
         self._fault: HttpFault | None = None
         self.on_piece: Callable[[bytes], None] | None = None
         """Set: the body of a 2xx goes there, and no bound is on its size."""
+        self.on_head: Callable[[bytes], None] | None = None
+        """Set: told the head of a 2xx, before the first piece of its body."""
         self.reusable = True
 
     def _new_parser(self) -> HttpResponseParser:
@@ -184,6 +187,8 @@ class AnswerReader:
         self._status = status
         self._head = bytes(raw[start:end])
         self._raw = b""
+        if self.on_head is not None and status <= 299:
+            self.on_head(self._head)
 
     def on_body(self, piece: bytes) -> None:
         if self._complete:

@@ -76,6 +76,7 @@ class Connection(asyncio.BaseProtocol):
             self._transport.writelines((b"%b%d\r\n\r\n" % (flight.head, len(body)), body))
         self._written_s = self._pool.loop.time()
         self._reader.on_piece = flight.on_piece
+        self._reader.on_head = flight.on_head
         self.flight = flight
         flight.connection = self
         flight.body = b""

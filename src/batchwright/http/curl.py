@@ -62,7 +62,12 @@ class CurlTarget:
         self._free: list[Exchange] = []
 
     def send(
-        self, body: bytes, on_end: Callable[[HttpEnd], None], *, on_piece: Callable[[bytes], None] | None = None
+        self,
+        body: bytes,
+        on_end: Callable[[HttpEnd], None],
+        *,
+        on_piece: Callable[[bytes], None] | None = None,
+        on_head: Callable[[bytes], None] | None = None,
     ) -> CurlFlight:
         if self._client.closed:
             flight = CurlFlight(self._client, None, on_end)
@@ -70,7 +75,7 @@ class CurlTarget:
             return flight
         exchange = self._free.pop() if self._free else self._client.exchange(self._make(), self._free)
         flight = CurlFlight(self._client, exchange, on_end)
-        exchange.prepare(body, on_piece)
+        exchange.prepare(body, on_piece, on_head)
         self._client.launch(exchange, flight)
         return flight
 

@@ -84,6 +84,7 @@ class Exchange:
         "_kept",
         "_lines",
         "_now",
+        "_on_head",
         "_on_piece",
         "_pieces",
         "_sent_s",
@@ -108,16 +109,20 @@ class Exchange:
         self._lines: list[bytes] = []
         self._pieces: list[bytes] = []
         self._on_piece: Callable[[bytes], None] | None = None
+        self._on_head: Callable[[bytes], None] | None = None
         self.held = False
         easy.setopt(pycurl.HEADERFUNCTION, self._lines.append)
         easy.setopt(pycurl.WRITEFUNCTION, self._pieces.append)
         easy.setopt(pycurl.PREREQFUNCTION, self._before_sending)
 
-    def prepare(self, body: bytes, on_piece: Callable[[bytes], None] | None) -> None:
+    def prepare(
+        self, body: bytes, on_piece: Callable[[bytes], None] | None, on_head: Callable[[bytes], None] | None
+    ) -> None:
         if (on_piece is None) != (self._on_piece is None):
             self.easy.setopt(pycurl.WRITEFUNCTION, self._pieces.append if on_piece is None else self._streamed)
             self.easy.setopt(pycurl.MAXFILESIZE, MAX_ANSWER_BYTES if on_piece is None else 0)
         self._on_piece = on_piece
+        self._on_head = on_head
         self.sent = self.stale = self.held = False
         self._lines.clear()
         self._pieces.clear()
@@ -143,6 +148,9 @@ class Exchange:
     def _streamed(self, piece: bytes) -> None:
         self._sent_s = self._now()  # its time counts from the last piece
         if self._on_piece is not None and _last_status(self._lines)[:1] == b"2":
+            on_head, self._on_head = self._on_head, None
+            if on_head is not None:
+                on_head(_final_head(self._lines))
             self._on_piece(piece)
         else:
             self._pieces.append(piece)

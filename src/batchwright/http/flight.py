@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class OwnFlight:
     """Waits (no connection), is out (on one), has ended (`on_end` is None). Implements `ports.http.HttpFlight`."""
 
-    __slots__ = ("_on_end", "_pool", "body", "connection", "head", "held", "on_piece")
+    __slots__ = ("_on_end", "_pool", "body", "connection", "head", "held", "on_head", "on_piece")
 
     def __init__(
         self,
@@ -24,6 +24,7 @@ class OwnFlight:
         body: bytes,
         on_end: Callable[[HttpEnd], None],
         on_piece: Callable[[bytes], None] | None = None,
+        on_head: Callable[[bytes], None] | None = None,
     ) -> None:
         self._pool = pool
         self.head = head
@@ -33,6 +34,7 @@ class OwnFlight:
         self._on_end: Callable[[HttpEnd], None] | None = on_end
         self.on_piece = on_piece
         """Set: the answer is streamed."""
+        self.on_head = on_head
         self.held = False
         self.connection: Connection | None = None
 

@@ -24,9 +24,14 @@ class OwnTarget:
         self._head = head + b"content-length: "
 
     def send(
-        self, body: bytes, on_end: Callable[[HttpEnd], None], *, on_piece: Callable[[bytes], None] | None = None
+        self,
+        body: bytes,
+        on_end: Callable[[HttpEnd], None],
+        *,
+        on_piece: Callable[[bytes], None] | None = None,
+        on_head: Callable[[bytes], None] | None = None,
     ) -> OwnFlight:
-        flight = OwnFlight(self._pool, self._head, body, on_end, on_piece)
+        flight = OwnFlight(self._pool, self._head, body, on_end, on_piece, on_head)
         self._pool.send(flight)
         return flight
 

@@ -31,10 +31,15 @@ class PinnedTarget:
         self._head = head + b"content-length: "
 
     def send(
-        self, body: bytes, on_end: Callable[[HttpEnd], None], *, on_piece: Callable[[bytes], None] | None = None
+        self,
+        body: bytes,
+        on_end: Callable[[HttpEnd], None],
+        *,
+        on_piece: Callable[[bytes], None] | None = None,
+        on_head: Callable[[bytes], None] | None = None,
     ) -> OwnFlight:
         pool = self._find_pool()
-        flight = OwnFlight(pool, self._head, body, on_end, on_piece)
+        flight = OwnFlight(pool, self._head, body, on_end, on_piece, on_head)
         pool.send(flight)
         return flight
 

@@ -63,10 +63,16 @@ class HttpTarget(Protocol):
     """A URL with fixed headers: everything of a request that does not change from row to row, encoded once."""
 
     def send(
-        self, body: bytes, on_end: Callable[[HttpEnd], None], *, on_piece: Callable[[bytes], None] | None = None
+        self,
+        body: bytes,
+        on_end: Callable[[HttpEnd], None],
+        *,
+        on_piece: Callable[[bytes], None] | None = None,
+        on_head: Callable[[bytes], None] | None = None,
     ) -> HttpFlight:
         """Begins one request. Raises nothing for what the other side does: that is the end `on_end` is told.
-        `on_piece` must not raise."""
+        With `on_piece` too, `on_head` is told the head (as `HttpReply.head`) of an answer that is streamed, before its
+        first piece. Neither may raise."""
 
 
 class HttpClient(Protocol):

@@ -20,7 +20,7 @@ back in `CheckpointResult.lost`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -401,6 +401,10 @@ class Store(Keys, FileStore, Webhooks, Protocol):
 
     def backlog(self) -> Backlog:
         """Figures of the whole store, for whoever watches it."""
+
+    def add_usage(self, worker: WorkerId, deltas: Mapping[UsageKey, UsageSum], now_ms: int) -> None:
+        """Adds what single calls used, in rows of this worker, which must have been registered; also after its end.
+        Batches of a key whose budget is spent with it are paused in the same transaction."""
 
     def read_usage(self, *, since_day: str = "", tenant: str = "") -> list[UsageLine]:
         """Sums over all batches, deleted ones too, in the order of their keys. `since_day`: `YYYY-MM-DD` and later;

@@ -18,6 +18,7 @@ from batchwright.core.batch_spec import Destination
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.rate import Limits
 from batchwright.core.records import UNKNOWN
+from batchwright.ports.http import HttpReply
 
 
 class Answer(msgspec.Struct, gc=False):
@@ -53,6 +54,26 @@ class VendorCall(Protocol):
         """Drops the attempt; `on_end` is not called any more. Harmless after the end."""
 
 
+class RelayedCall(VendorCall, Protocol):
+    def hold(self, held: bool) -> None:
+        """Of a streamed answer: while it is held no more of it is read, but for what has been."""
+
+
+class CallListener(Protocol):
+    """Hears how one call is answered, on the loop's thread, never from inside `Vendor.relay`. Nothing of it may raise.
+    Whatever it is told holds no key of ours."""
+
+    def begin(self, head: bytes) -> None:
+        """A streamed answer of 2xx begins: its status line and header lines. Followed by pieces and one `end`."""
+
+    def take(self, piece: bytes) -> None: ...
+
+    def end(self, answer: Answer, reply: HttpReply | None, last: bytes) -> None:
+        """Once; after `abort` not at all. `reply`: the vendor's answer as it came, whole; None: none came, or it was
+        streamed. `answer` says what it means for the lane and the bill. `last`: the last piece of one that was
+        streamed; empty: there is none."""
+
+
 class Vendor(Protocol):
     @property
     def max_in_flight(self) -> int:
@@ -60,6 +81,10 @@ class Vendor(Protocol):
 
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> VendorCall:
         """`endpoint` is a path below the base URL ("/chat/completions")."""
+
+    def relay(self, endpoint: str, body: bytes, listener: CallListener, *, stream: bool) -> RelayedCall:
+        """As `send`, for a call of somebody who waits for it and gets the answer as it came. `stream`: the body asks
+        for a streamed answer; what is not 2xx is whole all the same."""
 
     async def close(self) -> None:
         """Ends what was started for it (a local server). Nothing is to be sent or awaited any more."""

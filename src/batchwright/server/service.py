@@ -10,6 +10,7 @@ from batchwright.core.routes import NO_ROUTES
 from batchwright.core.row_options import MAX_ROW_BYTES
 from batchwright.core.tenants import Tenant
 from batchwright.ports.batches import Batches
+from batchwright.ports.calls import Calls
 from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.file_batches import Files
 from batchwright.ports.keys import Keys
@@ -57,6 +58,7 @@ class Offers:
 class Service:
     batches_of: Callable[[Tenant], Batches]
     files_of: Callable[[Tenant], Files]
+    calls: Calls
     keys: Keys
     webhooks: Webhooks
     targets: Targets

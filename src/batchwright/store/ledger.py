@@ -107,6 +107,7 @@ def add_usage(connection: Connection, worker_id: int, deltas: Mapping[UsageKey, 
             "vendor": key.vendor,
             "tenant": key.tenant,
             "key_id": key.key_id,
+            "endpoint": key.endpoint,
             "worker_id": worker_id,
             **{name: getattr(delta, name) for name in USAGE_COLUMNS},
         }

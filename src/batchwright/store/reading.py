@@ -297,13 +297,14 @@ def _with_text(connection: Connection, key: SegmentKey, positions: list[int], *,
 
 def read_usage(connection: Connection, since_day: str, tenant: str) -> list[UsageLine]:
     sums = [func.sum(usage.c[name]).label(name) for name in USAGE_COLUMNS]
-    by = (usage.c.day, usage.c.account, usage.c.model, usage.c.vendor, usage.c.tenant, usage.c.key_id)
+    of = usage.c
+    by = (of.day, of.account, of.model, of.vendor, of.tenant, of.key_id, of.endpoint)
     statement = select(*by, *sums).group_by(*by).order_by(*by).where(usage.c.day >= since_day)
     if tenant:
         statement = statement.where(usage.c.tenant == tenant)
     return [
         UsageLine(
-            key=UsageKey(row.day, row.account, row.model, row.vendor, row.tenant, row.key_id),
+            key=UsageKey(row.day, row.account, row.model, row.vendor, row.tenant, row.key_id, row.endpoint),
             sum=UsageSum(**{name: int(getattr(row, name)) for name in USAGE_COLUMNS}),
         )
         for row in connection.execute(statement)

@@ -262,9 +262,12 @@ usage = Table(
     Column("vendor", Text, nullable=False),
     Column("tenant", Text, nullable=False),
     Column("key_id", Text, nullable=False),
+    Column("endpoint", Text, nullable=False),
     Column("worker_id", BigInteger, nullable=False),
     *[_count(name) for name in USAGE_COLUMNS],
-    PrimaryKeyConstraint("day", "account", "model", "vendor", "tenant", "key_id", "worker_id", name="usage_key"),
+    PrimaryKeyConstraint(
+        *("day", "account", "model", "vendor", "tenant", "key_id", "endpoint", "worker_id"), name="usage_key"
+    ),
     sqlite_with_rowid=False,
 )
 Index("usage_by_key", usage.c.key_id, sqlite_where=text(HAS_KEY))

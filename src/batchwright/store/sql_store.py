@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind
+from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.files import FileBatchRow, FilePage, LineError, StoredFile
 from batchwright.ports.keys import ApiKey, KeyCredit
@@ -39,6 +40,7 @@ from batchwright.store import (
     intake,
     keys,
     leases,
+    ledger,
     pausing,
     reading,
     repricing,
@@ -255,6 +257,11 @@ class SqlStore:
     def backlog(self) -> Backlog:
         with self._connections.read() as connection:
             return watching.backlog(connection)
+
+    def add_usage(self, worker: WorkerId, deltas: Mapping[UsageKey, UsageSum], now_ms: int) -> None:
+        with self._connections.write() as connection:
+            ledger.add_usage(connection, workers.id_of(connection, worker), deltas)
+            credit.pause_spent(connection, {key.key_id for key in deltas}, {}, now_ms)
 
     def read_usage(self, *, since_day: str = "", tenant: str = "") -> list[UsageLine]:
         with self._connections.read() as connection:

@@ -21,6 +21,7 @@ _OLDER = select(worker).where(
 _ONE = select(worker).where(
     worker.c.name == bindparam("name"), worker.c.incarnation == bindparam("incarnation"), text("dead = 0 AND ended = 0")
 )
+_ID = select(worker.c.id).where(worker.c.name == bindparam("name"), worker.c.incarnation == bindparam("incarnation"))
 _LIVE = select(worker).where(text("dead = 0 AND ended = 0")).order_by(worker.c.id)
 _BEAT = (
     update(worker)
@@ -69,6 +70,11 @@ def register(connection: Connection, who: WorkerId, *, host: str, pid: int, now_
         "heartbeat_ms": now_ms,
     }
     connection.execute(_ADD, values)
+
+
+def id_of(connection: Connection, who: WorkerId) -> int:
+    """Of a worker that was registered, whatever became of it."""
+    return int(connection.execute(_ID, {"name": who.name, "incarnation": who.incarnation}).scalar_one())
 
 
 def heartbeat(connection: Connection, who: WorkerId, *, now_ms: int, note: str, lanes: frozenset[str]) -> bool:

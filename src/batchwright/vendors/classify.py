@@ -23,6 +23,7 @@ from batchwright.ports.vendor import Answer
 from batchwright.vendors import chat_answers, event_streams, responses_answers
 from batchwright.vendors.chat_answers import CHAT_DECODER, ChatAnswer, loose_chat
 from batchwright.vendors.error_bodies import ErrorView, error_in_success, read_error, unwrap
+from batchwright.vendors.event_streams import Stream
 from batchwright.vendors.headers import find_request_id, read_headers, read_limits, read_reset_s
 from batchwright.vendors.kinds import kind_in_success, kind_of_refusal
 from batchwright.vendors.profiles import ZERO_VALUE, Profile
@@ -71,6 +72,28 @@ def classify(end: HttpEnd, profile: Profile, *, endpoint: str, now_ms: int, samp
             answer.cost_picousd = read_cost(read_headers(head).get(profile.cost_header, ""))
     else:
         answer = _read_refusal(end, body, profile=profile, endpoint=endpoint, now_ms=now_ms)
+    answer.request_id = find_request_id(head, end.head)
+    return answer
+
+
+def classify_stream(end: HttpEnd, stream: Stream, profile: Profile, now_ms: int) -> Answer:
+    """What a streamed answer means for its lane and the bill: how it ended, and what was read of it as it went by."""
+    spent = read_spent(stream.usage)
+    answer = classify_fault(end) if isinstance(end, HttpFault) else Answer(None, http_status=end.status)
+    answer.prompt_tokens, answer.completion_tokens = spent.prompt_tokens, spent.completion_tokens
+    answer.cached_tokens = spent.cached_tokens
+    if stream.charge is not None:
+        answer.cost_picousd = read_cost(stream.charge.cost_usd)
+    elif profile.usage_cost_is_usd and stream.usage is not None:
+        answer.cost_picousd = read_cost(stream.usage.cost)
+    if isinstance(end, HttpFault):
+        return answer
+    if stream.error is not None:
+        view = error_in_success(stream.error) or ErrorView()
+        answer.kind, answer.code, answer.message = kind_in_success(view, profile), view.code, view.message
+        answer.wait_s = parse_wait(view.delay, 0)
+    head = end.head.lower()
+    answer.limits = read_limits(read_headers(head), profile.limits, now_ms)
     answer.request_id = find_request_id(head, end.head)
     return answer
 

@@ -23,6 +23,9 @@ class LateAnswer:
     def abort(self) -> None:
         self._handle.cancel()
 
+    def hold(self, held: bool) -> None:
+        """There is nothing that piles up."""
+
 
 def internal_answer(error: Exception) -> Answer:
     """An exception of ours while a row was sent or its answer read: this row ends, its siblings do not notice."""

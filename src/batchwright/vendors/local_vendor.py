@@ -10,7 +10,7 @@ from batchwright.core.batch_spec import Destination
 from batchwright.core.routes import local_model
 from batchwright.ports.clock import Clock
 from batchwright.ports.http import HttpClient
-from batchwright.ports.vendor import Answer, VendorCall
+from batchwright.ports.vendor import Answer, CallListener, RelayedCall, VendorCall
 from batchwright.vendors.local_model import LocalServer, start_local_server
 from batchwright.vendors.model_files import find_model
 from batchwright.vendors.openai import OpenAIVendor
@@ -31,6 +31,9 @@ class LocalVendor:
 
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> VendorCall:
         return self._vendor.send(endpoint, body, on_end)
+
+    def relay(self, endpoint: str, body: bytes, listener: CallListener, *, stream: bool) -> RelayedCall:
+        return self._vendor.relay(endpoint, body, listener, stream=stream)
 
     async def close(self) -> None:
         await self._vendor.close()

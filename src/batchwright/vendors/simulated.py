@@ -23,10 +23,13 @@ import msgspec
 from batchwright.core.endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
 from batchwright.core.money import usd_text
 from batchwright.ports.http import FaultCause, HttpEnd, HttpFault, HttpReply
-from batchwright.ports.vendor import Answer, VendorCall
-from batchwright.vendors.classify import classify
+from batchwright.ports.vendor import Answer, CallListener, RelayedCall, VendorCall
+from batchwright.vendors.classify import classify, classify_stream
+from batchwright.vendors.key_hiding import KeyHider
 from batchwright.vendors.late_answer import LateAnswer, internal_answer
 from batchwright.vendors.profiles import build_profile
+from batchwright.vendors.relay import Relay
+from batchwright.vendors.simulated_stream import SimulatedCall, stream_events
 from batchwright.vendors.usage import NULL
 
 MAX_FAILED_ROWS = 65_536
@@ -81,17 +84,36 @@ class SimulatedVendor:
             answer = internal_answer(error)
         return LateAnswer(on_end, answer, latency_s(fate, self._simulation))
 
+    def relay(self, endpoint: str, body: bytes, listener: CallListener, *, stream: bool) -> RelayedCall:
+        fate = Fate(body)
+        relay = Relay(
+            listener,
+            read=lambda end: classify(end, self._profile, endpoint=endpoint, now_ms=0),
+            read_stream=lambda end, stream: classify_stream(end, stream, self._profile, 0),
+            hider=KeyHider(""),
+        )
+        try:
+            end = self._end(endpoint, body, fate)
+        except Exception as error:
+            return LateAnswer(lambda answer: listener.end(answer, None, b""), internal_answer(error))
+        streamed = stream and isinstance(end, HttpReply) and end.status == 200 and endpoint != EMBEDDINGS
+        events = stream_events(endpoint, end.body, body) if streamed and isinstance(end, HttpReply) else None
+        return SimulatedCall(relay, end, latency_s(fate, self._simulation), events)
+
     async def close(self) -> None:
         self._failed.clear()
 
     def _answer(self, endpoint: str, body: bytes, fate: Fate) -> Answer:
+        return classify(self._end(endpoint, body, fate), self._profile, endpoint=endpoint, now_ms=0)
+
+    def _end(self, endpoint: str, body: bytes, fate: Fate) -> HttpEnd:
         self._asked += 1
         fails = fate.number not in self._failed and fails_first(fate, self._simulation) and self._may_fail()
         end = simulate(endpoint, body, fate=fate, simulation=self._simulation, again=not fails)
         if fails:
             self._failures += 1
             self._remember(fate.number)
-        return classify(end, self._profile, endpoint=endpoint, now_ms=0)
+        return end
 
     def _may_fail(self) -> bool:
         return self._failures < FAILURES_AHEAD + 2 * failing_share(self._simulation) * self._asked

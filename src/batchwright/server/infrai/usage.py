@@ -1,7 +1,8 @@
 """`GET /v1/account/usage`: what the account used in the last days, summed in several ways.
 
-All sums are of the same lines, so each list adds up to `total`; and `total` is the sum of what the rows' items say,
-over all batches of those days, deleted ones included. A day is UTC's, and that of the answer.
+All sums are of the same lines, so each list adds up to `total`; and what came by batches is the sum of what the rows'
+items say, over all batches of those days, deleted ones included. The rest are single calls. A day is UTC's, and that
+of the answer.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from batchwright.server.envelope import usd
 DAYS = 30
 MAX_DAYS = 400
 BATCHES = "ai.batch.submit"
-"""The capability that all of it came by: rows of batches are what is sent."""
+"""The capability that rows of batches came by."""
 
 _SUM: dict[str, Schema] = {
     "answers": COUNT,
@@ -67,7 +68,7 @@ async def usage(ask: Ask) -> Response:
             "days": days,
             "currency": "USD",
             "total": _numbers(_sum(lines)),
-            "by_capability": _by(lines, "capability", lambda key: BATCHES),
+            "by_capability": _by(lines, "capability", _capability),
             "by_model": _by(lines, "model", lambda key: key.model),
             "by_vendor": _by(lines, "vendor", lambda key: key.vendor),
             "by_key": [
@@ -78,6 +79,11 @@ async def usage(ask: Ask) -> Response:
             "lines": _lines(lines),
         }
     )
+
+
+def _capability(key: UsageKey) -> str:
+    """`chat.completions`, `embeddings`, ... of single calls."""
+    return key.endpoint.strip("/").replace("/", ".") or BATCHES
 
 
 def _sum(lines: Lines) -> UsageSum:

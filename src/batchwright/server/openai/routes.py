@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
+from batchwright.core.endpoints import wire_url
 from batchwright.core.tenants import Scope
 from batchwright.server.asking import Handler
-from batchwright.server.openai import batches, files, models
+from batchwright.server.openai import batches, calls, files, models
 from batchwright.server.openai.shell import OpenAIShell
 
 ROUTES: tuple[tuple[str, str, Handler, Scope | None], ...] = (
@@ -21,6 +22,7 @@ ROUTES: tuple[tuple[str, str, Handler, Scope | None], ...] = (
     ("POST", "/v1/batches/{batch_id}/cancel", batches.cancel_batch, Scope.SUBMIT),
     ("GET", "/v1/models", models.list_models, Scope.READ),
     ("GET", "/v1/models/{model:path}", models.retrieve_model, Scope.READ),
+    *(("POST", wire_url(endpoint), calls.call_to(endpoint), Scope.SUBMIT) for endpoint in calls.ENDPOINTS),
 )
 
 

@@ -16,7 +16,10 @@ from batchwright.server.service import Service
 from batchwright.wire.error_codes import CALL_CODES
 
 FILE_ID = re.compile(r"file-[0-9a-f]{24}(?:[0-9a-f]{4,12}[oe])?")
-PATHS = ("/v1/files", "/v1/batches", "/v1/models")
+PATHS = (
+    *("/v1/files", "/v1/batches", "/v1/models"),
+    *("/v1/chat/", "/v1/completions", "/v1/embeddings", "/v1/responses"),
+)
 
 CODES: dict[str, str] = {
     "UNAUTHORIZED": "invalid_api_key",
@@ -53,7 +56,7 @@ def failure(fault: Fault, request_id_: str) -> Response:
     message = f"{fault.message} {fault.hint}".strip()
     error = {
         "message": message,
-        "type": _type(fault),
+        "type": error_type(status),
         "param": fault.param or None,
         "code": CODES.get(fault.code, fault.code.lower()),
     }
@@ -67,13 +70,13 @@ def failure(fault: Fault, request_id_: str) -> Response:
     return Response(_encode({"error": error}), status_code=status, media_type=JSON, headers=headers)
 
 
-def _type(fault: Fault) -> str:
-    match fault.http_status:
+def error_type(status: int) -> str:
+    match status:
         case 402:
             return "insufficient_quota"
         case 429:
             return "rate_limit_error"
-        case status if status >= 500:
+        case _ if status >= 500:
             return "server_error"
         case _:
             return "invalid_request_error"

@@ -297,6 +297,7 @@ def upgrade() -> None:
         sa.Column("vendor", sa.Text(), nullable=False),
         sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("key_id", sa.Text(), nullable=False),
+        sa.Column("endpoint", sa.Text(), nullable=False),
         sa.Column("worker_id", sa.BigInteger(), nullable=False),
         sa.Column("answers", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("prompt_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
@@ -305,7 +306,9 @@ def upgrade() -> None:
         sa.Column("cost_picousd", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("unpriced", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("no_usage", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.PrimaryKeyConstraint("day", "account", "model", "vendor", "tenant", "key_id", "worker_id", name="usage_key"),
+        sa.PrimaryKeyConstraint(
+            *("day", "account", "model", "vendor", "tenant", "key_id", "endpoint", "worker_id"), name="usage_key"
+        ),
         sqlite_with_rowid=False,
     )
     op.create_index("usage_by_key", "usage", ["key_id"], unique=False, sqlite_where=sa.text("key_id <> ''"))
