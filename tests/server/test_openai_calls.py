@@ -321,7 +321,7 @@ def test_calls_without_work(tmp_path: Path, vendor: ScriptedVendor) -> None:
         client = sdk(service)
         batch = create(client, chat_rows("one"))
         assert client.chat.completions.create(**say("hi")).choices[0].message.content == "hi"
-        assert service.status(batch.id)["state"] == "queued"
+        service.until(batch.id, lambda status: status["state"] == "queued")
         assert vendor.texts() == ["hi"]
         assert sum(line.sum.answers for line in usage(service)) == 1
 
