@@ -125,7 +125,7 @@ class User:
                 await self._tend(batch_id)
             if not self._world.troubled:
                 for _, worker in self._world.living.values():
-                    if worker.lacking:
+                    if worker.opening.lacking:
                         worker.stop(grace=True)  # and comes back with the key
             if len(self.submitted) == len(self._world.plan.batches) and not self._world.troubled and self._all_over():
                 return

@@ -274,7 +274,7 @@ class Closing:
             names = [self._floor.name_of(lane, context) for lane in lanes]
             if not lanes or not blocked.issuperset(names):
                 continue
-            lacking = [self._worker.lacking[name] for name in names if name in self._worker.lacking]
+            lacking = [self._worker.opening.lacking[name] for name in names if name in self._worker.opening.lacking]
             if lacking:
                 # Nothing is wrong with the batch: a process that has the key goes on with it.
                 if self._worker.only_batch:

@@ -70,7 +70,7 @@ class Heart:
 
     async def _beat(self) -> bool:
         worker = self._worker
-        note = "; ".join(sorted(worker.lacking.values()))
+        note = worker.opening.note
         called_since_s = self._clock.now_s() - CALLED_LATELY_S
         lanes = frozenset(
             text for text, desk in worker.floor.desks.items() if desk.lines or desk.called_s > called_since_s

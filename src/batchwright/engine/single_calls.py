@@ -215,7 +215,7 @@ class SingleCalls:
         self._waiting_bytes += call.size
         desk.callers.append(call)
         if desk.vendor is None and not desk.opening and not desk.blocked:
-            worker.open_vendor(desk)
+            worker.opening.open(desk)
         worker.sender.pump(desk, now_s)
         if not call.is_out and not call.answered.done():
             call.wait_at_most(desk.limits.timeout_s or WAIT_S)

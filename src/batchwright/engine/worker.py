@@ -18,16 +18,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from batchwright.core.errors import NotNow, StoreError, VendorUnavailable, WrongState
+from batchwright.core.errors import NotNow, StoreError, WrongState
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine import budget
 from batchwright.engine.attempt import Attempts
 from batchwright.engine.checkpoint import Landed, Proposal, land
 from batchwright.engine.closing import Closing
-from batchwright.engine.desk import LaneDesk
 from batchwright.engine.failover import Failover
 from batchwright.engine.floor import FindPrice, Floor
 from batchwright.engine.heart import Heart
+from batchwright.engine.opening import Opening
 from batchwright.engine.sender import Sender
 from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX, LaneLimits, WorkerSettings
 from batchwright.engine.writer import Writer
@@ -110,6 +110,7 @@ class Worker:
         self.ended = False
         self.closing = Closing(self)
         self.heart = Heart(self)
+        self.opening = Opening(self)
         self.number = 0
         self._next_s = 0.0
         self._looked_s = 0.0
@@ -117,11 +118,8 @@ class Worker:
         self._version = 0
         self._idle = False
         self._failure: BaseException | None = None
-        self._openings: set[asyncio.Task[None]] = set()
         self.stopping = False
         self.stop_until_s = 0.0
-        self.lacking: dict[str, str] = {}
-        """By lane: what this process lacks to serve it (a key's variable)."""
 
     # ------------------------------------------------------------------------------------------------- from outside
 
@@ -160,11 +158,9 @@ class Worker:
         now_s = self._clock.now_s()
         self.settings = replace(self.settings, vendor_limits=vendor_limits)
         self.floor.reload(self.settings, now_s)
-        self.lacking.clear()
-        for desk in list(self.floor.desks.values()):
+        for desk in self.floor.desks.values():
             desk.probe_at_s = now_s  # what it pauses for may be mended
-            if not desk.opening and (desk.vendor is not None or desk.missing_key):
-                self.open_vendor(desk)
+        self.opening.open_anew()
         self.look_again()
 
     def wake_now(self) -> None:
@@ -188,7 +184,7 @@ class Worker:
             answered=self.sender.answered,
             retries_waiting=sum(len(segment.waiting) for segment in self.floor.segments.values()),
             lanes=lanes,
-            note="; ".join(sorted(self.lacking.values())),
+            note=self.opening.note,
         )
 
     # ----------------------------------------------------------------------------------------------------- the loop
@@ -222,8 +218,7 @@ class Worker:
             heart.cancel()
             if self.calls is not None:
                 self.calls.stop(late=True)
-            for opening in self._openings:
-                opening.cancel()
+            self.opening.cancel()
             self.sender.sending = False
             for segment in list(self.floor.segments.values()):
                 self.sender.abort(segment)
@@ -433,7 +428,7 @@ class Worker:
         self._leave_batches()
         for desk in list(floor.desks.values()):
             if desk.vendor is None and not desk.opening and desk.lines and not desk.blocked:
-                self.open_vendor(desk)
+                self.opening.open(desk)
             self.sender.schedule_waiting(desk, now_s)
             self.sender.pump(desk, now_s)
         if result.claimed:
@@ -447,43 +442,6 @@ class Worker:
             told = context.paused or context.closing is not None or context.batch_id not in waiting
             if told and not (context.segments or context.in_flight or context.allowance_picousd):
                 self.floor.leave(context)
-
-    def open_vendor(self, desk: LaneDesk) -> None:
-        """Begins to open a desk's vendor; whoever waits there goes on once it is open, or is refused."""
-        desk.missing_key = self.parts.vendors.missing_key(desk.destination)
-        if desk.missing_key:
-            sentence = f"the variable {desk.missing_key} with the key for {desk.destination.vendor} is not set here"
-            self.parts.report(f"{sentence}; its rows are left to workers that have it")
-            self.lacking[desk.name] = sentence
-            self.wake_now()
-            return
-        desk.opening = True
-        opening = self._loop.create_task(self._opened(desk), name=f"open {desk.key}")
-        self._openings.add(opening)
-        opening.add_done_callback(self._openings.discard)
-
-    async def _opened(self, desk: LaneDesk) -> None:
-        try:
-            desk.vendor = await self.parts.vendors.open(desk.destination, timeout_s=desk.limits.timeout_s)
-        except VendorUnavailable as error:
-            if self.only_batch and not any(line.context.route_lanes for line in desk.lines):
-                self._failure = error
-            else:  # its rows wait, or go on to another lane of their route
-                desk.lane.pause(str(error))
-                desk.probing = desk.known_pause = False  # what a probe cleared is to be written again
-        except Exception as error:
-            self._failure = error
-        else:
-            bound = desk.vendor.max_in_flight
-            if bound:
-                desk.lane.set_ceiling(min(bound, desk.limits.concurrency or self.settings.concurrency))
-            if desk.limits.rpm or desk.limits.tpm:
-                self.heart.beat_early()
-        finally:
-            desk.opening = False
-            self.wake_now()
-            if desk.callers:
-                self.sender.pump(desk, self._clock.now_s())
 
     # ----------------------------------------------------------------------------------------------------- the ends
 
