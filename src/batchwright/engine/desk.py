@@ -87,6 +87,7 @@ class LaneDesk:
         "missing_key",
         "name",
         "opening",
+        "plain_answers",
         "price",
         "probe_at_s",
         "probe_mark",
@@ -138,6 +139,8 @@ class LaneDesk:
         self.reserve_target = RESERVE_MIN
         """How many rows were to be ready ahead at the last checkpoint."""
         self.successes = 0
+        self.plain_answers = 0
+        """Since they were last counted (`Sender.count_plain`)."""
         self.answered = 0
         self.timer: TimerHandle | None = None
         self.timer_at_s = 0.0

@@ -11,7 +11,7 @@ from asyncio import TimerHandle
 from collections.abc import Callable
 
 from batchwright.core import row_map
-from batchwright.core.failures import FailureKind
+from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.pricing import worst_case
 from batchwright.core.records import InputRow
 from batchwright.engine.attempt import Attempt, Attempts, row_tokens
@@ -204,9 +204,20 @@ class Sender:
             self._report(f"row {segment.first_index + attempt.row} of {segment.key.batch_id}: {error!r}")
             if segment.row_map[attempt.row] == 1:
                 self._attempts.fail_unsent(segment, attempt.row, FailureKind.INTERNAL, repr(error)[:500])
-        self._count(attempt, answer)
+        if answer.kind is None and answer.flag is Flag.PLAIN:
+            attempt.desk.plain_answers += 1
+        else:
+            self._count(attempt, answer)
         self.changed[segment] = None
         self._to_pump[attempt.desk] = None
+
+    def count_plain(self, desk: LaneDesk) -> None:
+        """What nearly every attempt comes to is counted at once for all since the last time."""
+        count, desk.plain_answers = desk.plain_answers, 0
+        if count:
+            vendor, model = desk.answered_by, desk.key.model
+            self._figures.attempt_ended(vendor, model, "", count)
+            self._figures.row_ended(vendor, model, row_map.FLAG_BYTES[Flag.PLAIN], count)
 
     def _count(self, attempt: Attempt, answer: Answer) -> None:
         """For whoever watches this process; what is true of batches stands in their tallies."""

@@ -277,6 +277,8 @@ class Worker:
 
     def _propose(self, now_s: float) -> Proposal:
         self.sender.book_held(now_s)
+        for desk in self.floor.desks.values():
+            self.sender.count_plain(desk)
         changed = self.sender.changed
         if self.sender.sending:
             for desk in self.floor.desks.values():

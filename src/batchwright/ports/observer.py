@@ -50,13 +50,13 @@ class WorkerFigures:
         """Commits of workers' checkpoints."""
         self._names: set[tuple[str, str]] = set()
 
-    def attempt_ended(self, vendor: str, model: str, kind: str) -> None:
+    def attempt_ended(self, vendor: str, model: str, kind: str, count: int = 1) -> None:
         key = (*self._bounded(vendor, model), kind)
-        self.attempts[key] = self.attempts.get(key, 0) + 1
+        self.attempts[key] = self.attempts.get(key, 0) + count
 
-    def row_ended(self, vendor: str, model: str, byte: int) -> None:
+    def row_ended(self, vendor: str, model: str, byte: int, count: int = 1) -> None:
         key = (*self._bounded(vendor, model), byte)
-        self.rows[key] = self.rows.get(key, 0) + 1
+        self.rows[key] = self.rows.get(key, 0) + count
 
     def _bounded(self, vendor: str, model: str) -> tuple[str, str]:
         names = (vendor, model)

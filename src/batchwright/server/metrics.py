@@ -25,13 +25,15 @@ class Figures:
     worker: WorkerFigures
     view: WorkerView | None
     """None: no worker lives in this process."""
+    works: bool
+    """The worker takes rows of batches; with --no-work it only sends single calls."""
     backlog: Backlog
     http: HttpFigures
     now_ms: int
 
 
 def metrics_text(figures: Figures) -> str:
-    return "".join((*_worker(figures.worker), *_lanes(figures.view), *_store(figures), *_http(figures.http)))
+    return "".join((*_worker(figures.worker), *_lanes(figures), *_store(figures), *_http(figures.http)))
 
 
 def _worker(worker: WorkerFigures) -> Iterable[str]:
@@ -61,9 +63,11 @@ def _end(byte: int) -> dict[str, str]:
     return {"outcome": "failed" if failed else "ok", "kind": row_map.name_of(byte)}
 
 
-def _lanes(view: WorkerView | None) -> Iterable[str]:
-    alive = 0 if view is None else 1
-    yield _family("worker_up", "gauge", "Whether a worker lives in this process.", [({}, alive)])
+def _lanes(figures: Figures) -> Iterable[str]:
+    view = figures.view
+    alive = int(figures.works and view is not None)
+    about = "Whether a worker in this process takes rows of batches."
+    yield _family("worker_up", "gauge", about, [({}, alive)])
     lanes = () if view is None else view.lanes
     in_flight: dict[tuple[str, str], int] = {}
     limits: dict[tuple[str, str], int] = {}

@@ -49,6 +49,7 @@ async def metrics(ask: Ask) -> Response:
     figures = Figures(
         worker=insight.figures,
         view=insight.view_worker(),
+        works=insight.works,
         backlog=await asyncio.to_thread(insight.read_backlog),
         http=insight.http,
         now_ms=ask.service.clock.now_ms(),
