@@ -22,6 +22,10 @@ from support.raw_server import OK, Peer, breathe, raw_server
 from support.transport_bench import BODY, LIMIT_S, LOOPS, Ends, fault, reply
 
 
+def descriptor_of(connection: Connection) -> int:
+    return int(connection._transport.get_extra_info("socket").fileno())
+
+
 def run(test: Callable[[OwnClient], Awaitable[None]], timeouts: Timeouts | None = None) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(LIMIT_S):
@@ -135,7 +139,7 @@ def test_a_connection_with_unread_news_is_not_used() -> None:
             # Past the loop, so that it has no turn between the bytes' arrival and the next request.
             peers[0].write_now(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwrong")
             poll = select.poll()
-            poll.register(connection._fd, select.POLLIN)
+            poll.register(descriptor_of(connection), select.POLLIN)
             assert poll.poll(10_000)
             target.send(BODY, second)
             assert reply(await second.wait()).body == b'{"ok":true}'
@@ -202,7 +206,7 @@ def test_an_answer_too_many_is_not_that_of_the_request_that_follows_at_once(wait
                 if connection.flight is not None and len(server.requests) == 1:
                     peers[0].write_now(WRONG)
                     poll = select.poll()
-                    poll.register(connection._fd, select.POLLIN)
+                    poll.register(descriptor_of(connection), select.POLLIN)
                     assert poll.poll(10_000)
                     if waiting:
                         target.send(BODY, second)

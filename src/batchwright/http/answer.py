@@ -103,7 +103,10 @@ class AnswerReader:
         if self._refused:
             self._read_mended()
         else:
-            self._parse(data)
+            try:
+                self._parser.feed_data(data)
+            except (HttpParserError, HttpParserUpgrade):
+                self._stumbled()
         if self._size > self._max_bytes:
             self._fault = too_large(self._max_bytes)
         elif self._status == 0 and self._head_bytes + len(self._raw) - len(HEAD_END) >= MAX_HEAD_BYTES:
@@ -111,18 +114,16 @@ class AnswerReader:
             self._fault = self._fault or HEAD_TOO_LARGE
         return self._complete or self._fault is not None
 
-    def _parse(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except (HttpParserError, HttpParserUpgrade):
-            self.reusable = False
-            if self._complete or self._fault is not None:
-                return
-            if self._status or self._mended or not may_be_mended(self._raw):
-                self._fault = BROKEN
-                return
-            self._refused = True
-            self._read_mended()
+    def _stumbled(self) -> None:
+        """llhttp takes no more of this answer."""
+        self.reusable = False
+        if self._complete or self._fault is not None:
+            return
+        if self._status or self._mended or not may_be_mended(self._raw):
+            self._fault = BROKEN
+            return
+        self._refused = True
+        self._read_mended()
 
     def _read_mended(self) -> None:
         """The second reading, with a new parser, once the refused head is whole."""
@@ -137,7 +138,10 @@ class AnswerReader:
         self._mended = True
         self._parser = self._new_parser()
         self._raw = raw
-        self._parse(raw)
+        try:
+            self._parser.feed_data(raw)
+        except (HttpParserError, HttpParserUpgrade):
+            self._stumbled()
 
     def feed_end(self) -> HttpEnd:
         """The connection has ended in order: what that makes of the answer."""

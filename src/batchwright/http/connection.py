@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from batchwright.http.answer import AnswerReader
 from batchwright.http.faults import describe, network
-from batchwright.http.sockets import has_news, probe_when_silent
+from batchwright.http.sockets import News, probe_when_silent
 from batchwright.ports.http import HttpEnd, HttpReply
 from batchwright.wire.http_head import header
 
@@ -38,10 +38,10 @@ class Connection(asyncio.BaseProtocol):
     """What both kinds share; `PlainConnection` and `TlsConnection` differ in how bytes are handed to them."""
 
     __slots__ = (
-        "_fd",
         "_idle_limit_s",
         "_idle_since_s",
         "_limit_known",
+        "_news",
         "_pool",
         "_reader",
         "_transport",
@@ -55,7 +55,7 @@ class Connection(asyncio.BaseProtocol):
         self._pool = pool
         self._reader = AnswerReader(pool.max_answer_bytes)
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before any other method is called
-        self._fd = -1
+        self._news: News = None  # type: ignore[assignment]  # set with the transport
         self._written_s = 0.0
         self._idle_since_s = 0.0
         """0 until it first rests."""
@@ -75,8 +75,9 @@ class Connection(asyncio.BaseProtocol):
         else:
             self._transport.writelines((b"%b%d\r\n\r\n" % (flight.head, len(body)), body))
         self._written_s = self._pool.loop.time()
-        self._reader.on_piece = flight.on_piece
-        self._reader.on_head = flight.on_head
+        reader = self._reader
+        if flight.on_piece is not reader.on_piece or flight.on_head is not reader.on_head:
+            reader.on_piece, reader.on_head = flight.on_piece, flight.on_head
         self.flight = flight
         flight.connection = self
         flight.body = b""
@@ -92,7 +93,7 @@ class Connection(asyncio.BaseProtocol):
         """
         if self.lost or self._transport.is_closing():
             return False
-        if now_s - self._idle_since_s < self._idle_limit_s and not has_news(self._fd):
+        if now_s - self._idle_since_s < self._idle_limit_s and not self._news.there():
             return True
         self.drop()
         return False
@@ -132,7 +133,7 @@ class Connection(asyncio.BaseProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("socket")
-        self._fd = peer.fileno()
+        self._news = News(peer.fileno())
         probe_when_silent(peer)
         self._pool.connections.add(self)
 
