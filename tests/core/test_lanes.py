@@ -601,3 +601,22 @@ def test_a_lane_stands_still_in_an_outage_a_pause_and_while_it_was_asked_to_wait
     assert asked.lane.stands_still(asked.now_s)
     asked.pass_s(31.0)
     assert not asked.lane.stands_still(asked.now_s)
+
+
+def test_failures_of_the_same_rows_cut_nothing_and_are_no_outage() -> None:
+    drive = Driver(start=40, ceiling=40)
+    drive.turn([OK] * 40)
+    for _ in range(10):
+        drive.turn([OVERLOADED, NETWORK] * 20, took_s=1.0, of_row=True)
+    assert (drive.lane.limit, drive.lane.in_outage, drive.lane.waiting(drive.now_s)) == (40, False, "")
+
+
+def test_a_probe_that_fails_has_failed_whatever_row_it_was() -> None:
+    drive = Driver()
+    drive.into_outage()
+    drive.pass_s(1.0)
+    assert drive.admit() == 0.0
+    drive.pass_s(0.1)
+    drive.end(OVERLOADED, of_row=True)
+    assert drive.lane.in_outage
+    assert drive.admit() == pytest.approx(2.0)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from support.command_line import CommandLine
+from support.command_line import CommandLine, chat_row
+from support.scripted_vendor import ScriptedVendor
 from support.vendor_process import VendorProcess
 
 ROWS = 20_000
@@ -34,3 +35,19 @@ def test_twenty_thousand_rows_at_a_faulty_vendor(command: CommandLine) -> None:
     report = ended.report
     assert (report["ok"], report["attempts"], report["retries"]) == (ROWS, len(hits), len(hits) - ROWS)
     assert report["possible_double_payments"] == outcomes["drop"]
+
+
+def test_rows_that_fail_each_time_are_no_outage(command: CommandLine, vendor: ScriptedVendor) -> None:
+    """Forty rows at which the vendor always breaks, and at the end nothing else is left to send: they use up their
+    attempts and end; the lane is not taken for one whose vendor is out, in which attempts are free."""
+    bad = range(50, 250, 5)
+    command.write(
+        "rows.jsonl", [chat_row(f"{'[[status=500]] ' if row in bad else ''}Say word{row}") for row in range(300)]
+    )
+    endpoint = ("--base-url", vendor.base_url, "--api-key-env", "", "--max-attempts", "4")
+    ended = command("run", "rows.jsonl", "-o", "out.jsonl", *endpoint, "--json", "--progress", "none")
+    assert ended.code == 3, ended.err
+    failed = {line["request_index"]: line for line in command.lines() if not line["ok"]}
+    assert sorted(failed) == list(bad)
+    assert {(line["error"]["code"], line["attempts"]) for line in failed.values()} == {("VENDOR_OVERLOADED", 4)}
+    assert len(vendor.hits) == ended.report["attempts"] == 300 + 3 * len(bad)

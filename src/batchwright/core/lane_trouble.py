@@ -5,7 +5,8 @@
     floor     nothing until then; afterwards rows set out one by one for a second
     failing   nothing but 429s and outages lately: patience is running out (the lane sends all the same)
 
-An outage begins when the last 20 answers, over at least 2 s, were all overloaded, timeout, network or unreachable. A
+An outage begins when the last 20 answers, over at least 2 s, were all overloaded, timeout, network or unreachable
+(rows that fail again while others come through are not counted: `LaneEnd.of_row`). A
 lane pauses for good when it could not be reached once within `unreachable_patience_s`, when `patience_s` passed with
 nothing but 429s and outages, or when it is told to (money or key).
 

@@ -71,6 +71,9 @@ class LaneEnd(msgspec.Struct, gc=False, kw_only=True):
     sent_s: float = 0.0
     """When the row was admitted; 0: not known, it then counts as sent just now. Tells answers to the present limit
     from late ones to an earlier one, and a probe's answer from those of rows sent before it."""
+    of_row: bool = False
+    """Of a failure: others were answered since the row first failed like this, so that it says more of the row than of
+    the lane. Not asked of a lane that is out or paused."""
 
 
 class Lane:
@@ -263,6 +266,13 @@ class Lane:
         assert kind is not None
         trouble = self._trouble
         signal = KINDS[kind].lane
+        if end.of_row and not (trouble.in_outage or trouble.paused_reason):
+            # A vendor that fails on the same few rows each time is no slower for it. Counted, their attempts after the
+            # first would pass for congestion, and a handful of them in a row for an outage that nothing ends: the
+            # probes would be those rows.
+            trouble.reached()
+            self._adaptive.answered(now_s, self.in_flight + 1, sent_s, success=False)
+            return
         over = False
         match signal:
             case LaneSignal.NONE if kind in PROVES_NOTHING:

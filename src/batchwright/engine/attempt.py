@@ -27,6 +27,9 @@ DAY_MS = 86_400_000
 GATE_MESSAGE_CHARS = 300
 """Of the vendor's own sentence, in the reason why a gate shut."""
 
+FAILS_ALIKE = frozenset({FailureKind.OVERLOADED, FailureKind.TIMEOUT, FailureKind.NETWORK})
+"""What one row may meet each time although its lane is well. An address that cannot be reached is no row's fault."""
+
 DROPPED = Answer(
     kind=FailureKind.NETWORK, code="dropped", message="the grace time was over before this row was answered"
 )
@@ -77,6 +80,7 @@ class Attempts:
                 started_s=attempt.started_s,
                 now_s=now_s,
                 chance=self._chance.random(),
+                of_row=answer.kind in FAILS_ALIKE and _is_of_row(attempt),
             )
         self._move_on(attempt, answer, (now_s, now_ms))
 
@@ -278,6 +282,8 @@ class Attempts:
             segment.notes.pop(row, None)
         if segment.rate_marks:
             segment.rate_marks.pop(row, None)
+        if segment.failure_marks:
+            segment.failure_marks.pop(row, None)
         segment.new_records.append(record)
         segment.outcomes += 1
         counts = segment.tally.counts
@@ -294,6 +300,15 @@ class Attempts:
         elif verdict is GateVerdict.SHUT:
             said = f": {record.message[:GATE_MESSAGE_CHARS]}" if record.message else ""
             context.gate_shut = f"{context.gate.sentence}{said}"
+
+
+def _is_of_row(attempt: Attempt) -> bool:
+    """Whether the lane got rows through since this one first failed; marks its first failure. One that failed in an
+    earlier process: since this one began."""
+    segment, row, successes = attempt.queue.segment, attempt.row, attempt.desk.successes
+    note = segment.notes.get(row)
+    first = 0 if note is not None and note.used else successes
+    return successes > segment.failure_marks.setdefault(row, first)
 
 
 def _lane_of(segment: OpenSegment, row: int) -> int:

@@ -13,8 +13,17 @@ Money = tuple[int, int, int]
 """(known cost in picousd, 1 if it has no price, 1 if it has no usage)."""
 
 
-def tell_lane(desk: LaneDesk, answer: Answer, *, tokens: int, started_s: float, now_s: float, chance: float) -> None:
-    """`tokens`: what `admit` was given. The answer to what was admitted at `started_s`."""
+def tell_lane(
+    desk: LaneDesk,
+    answer: Answer,
+    *,
+    tokens: int,
+    started_s: float,
+    now_s: float,
+    chance: float,
+    of_row: bool = False,
+) -> None:
+    """`tokens`: what `admit` was given. The answer to what was admitted at `started_s`. `of_row`: as in `LaneEnd`."""
     used = UNKNOWN
     if answer.prompt_tokens >= 0 and answer.completion_tokens >= 0:
         used = answer.prompt_tokens + answer.completion_tokens
@@ -29,6 +38,7 @@ def tell_lane(desk: LaneDesk, answer: Answer, *, tokens: int, started_s: float, 
             tokens_used=used,
             reason=_reason(answer) if answer.kind is not None else "",
             sent_s=started_s,
+            of_row=of_row,
         ),
         chance,
     )

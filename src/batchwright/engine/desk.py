@@ -179,7 +179,8 @@ class LaneDesk:
         heappush(self.waiting, (until_s, self.sequence, queue, row))
 
     def release_due(self, now_s: float) -> bool:
-        """Puts rows whose wait is over at the head of their queues; true if there were any."""
+        """Puts rows whose wait is over at the head of their queues, in an outage at the end: a probe is better a row
+        that has not failed before. True if there were any."""
         waiting = self.waiting
         released = False
         while waiting and waiting[0][0] <= now_s:
@@ -187,7 +188,10 @@ class LaneDesk:
             # A row that has left for another lane may wait there.
             if queue.segment.waiting.get(row) == until_s:
                 del queue.segment.waiting[row]
-                queue.pending.appendleft(row)
+                if self.lane.in_outage:
+                    queue.pending.append(row)
+                else:
+                    queue.pending.appendleft(row)
                 released = True
         return released
 

@@ -162,6 +162,7 @@ class Failover:
                 entry, lane=lane, model=model, body=with_model(entry.body, model)
             )
             segment.rate_marks.pop(row, None)
+            segment.failure_marks.pop(row, None)
             return segment.queues.get(lane) or self._floor.new_queue(segment, lane, now_s)
         return None
 

@@ -41,6 +41,7 @@ class OpenSegment:
         "becoming_ready",
         "context",
         "epoch",
+        "failure_marks",
         "first_index",
         "flights",
         "input_bytes",
@@ -88,6 +89,8 @@ class OpenSegment:
         """Rows that wait for a next attempt, and until when (loop seconds)."""
         self.rate_marks: dict[int, int] = {}
         """The lane's count of successes when a row was last rate limited."""
+        self.failure_marks: dict[int, int] = {}
+        """The same when a row first failed as an outage does (`engine.attempt`)."""
         self.window = claimed.window
         self.suspects = dict.fromkeys(claimed.suspects)
         """Rows of which each is to be the only one out, until it has come back (`Floor.isolate`), in this order."""
