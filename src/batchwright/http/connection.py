@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from batchwright.http.answer import AnswerReader
 from batchwright.http.faults import describe, network
-from batchwright.http.sockets import probe_when_silent
+from batchwright.http.sockets import News, probe_when_silent
 from batchwright.ports.http import HttpEnd, HttpReply
 from batchwright.wire.http_head import header
 
@@ -38,10 +38,10 @@ class Connection(asyncio.BaseProtocol):
     """What both kinds share; `PlainConnection` and `TlsConnection` differ in how bytes are handed to them."""
 
     __slots__ = (
-        "_descriptor",
         "_idle_limit_s",
         "_idle_since_s",
         "_limit_known",
+        "_news",
         "_pool",
         "_reader",
         "_transport",
@@ -55,7 +55,7 @@ class Connection(asyncio.BaseProtocol):
         self._pool = pool
         self._reader = AnswerReader(pool.max_answer_bytes)
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before any other method is called
-        self._descriptor = -1
+        self._news: News = None  # type: ignore[assignment]  # set with the transport
         self._written_s = 0.0
         self._idle_since_s = 0.0
         """0 until it first rests."""
@@ -93,7 +93,7 @@ class Connection(asyncio.BaseProtocol):
         """
         if self.lost or self._transport.is_closing():
             return False
-        if now_s - self._idle_since_s < self._idle_limit_s and not self._pool.news.there(self._descriptor):
+        if now_s - self._idle_since_s < self._idle_limit_s and not self._news.there():
             return True
         self.drop()
         return False
@@ -133,8 +133,7 @@ class Connection(asyncio.BaseProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("socket")
-        self._descriptor = peer.fileno()
-        self._pool.news.add(self._descriptor)
+        self._news = News(peer.fileno())
         probe_when_silent(peer)
         self._pool.connections.add(self)
 

@@ -18,7 +18,6 @@ from batchwright.http.dial import Dialer
 from batchwright.http.faults import describe, unreachable
 from batchwright.http.flight import OwnFlight
 from batchwright.http.request import Origin
-from batchwright.http.sockets import News
 from batchwright.http.sweep import Sweep
 from batchwright.ports.http import MAX_ANSWER_BYTES, FaultCause, HttpFault, Timeouts
 
@@ -57,7 +56,6 @@ class Pool:
         """Set once `close` was asked and the last connection is gone."""
         self.read_buffer = memoryview(bytearray(TLS_BUFFER_BYTES if tls else 0))
         """One for all: between a `get_buffer` and its `buffer_updated` the loop does nothing else."""
-        self.news = News(loop)
         self.connections: set[Connection] = set()
         """All that are open, resting or not."""
 
@@ -89,7 +87,6 @@ class Pool:
     def forget(self, connection: Connection) -> None:
         """The connection is gone."""
         self.connections.discard(connection)
-        self.news.forget()
         if self._closed is not None and not self.connections:
             self._closed.set()
 
@@ -119,7 +116,6 @@ class Pool:
         await asyncio.gather(*opening, return_exceptions=True)
         if self.connections:
             await self._closed.wait()
-        self.news.close()
         for flight in out:
             flight.finish(CLOSED)
         for flight in unsent:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import select
 import socket
 
@@ -10,58 +9,23 @@ KEEP_ALIVE_PROBE_S = 60
 """An answer may take ten minutes in which nothing is sent; routers forget a silent connection after four or five."""
 
 
-def has_news(descriptor: int) -> bool:
-    """Whether bytes or an end of the connection lie on it that nobody has read yet."""
-    if hasattr(select, "poll"):
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(select.select([descriptor], [], [], 0)[0])
-
-
 class News:
-    """Which of a pool's sockets have bytes, or an end of the connection, that nobody has read yet.
+    """Asks one socket whether bytes or an end of the connection lie on it that nobody has read yet. It is asked before
+    every request: what it asks with is made once."""
 
-    It is asked before every request, and a system call lets another thread go first: so one call asks for all of them,
-    once in a turn of the loop. What comes later in that turn could as well come after the request.
-    """
+    __slots__ = ("_descriptor", "_poll")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._epoll = select.epoll() if hasattr(select, "epoll") else None
-        self._known = 0
-        self._found: frozenset[int] = frozenset()
-        self._fresh = False
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._poll = None
+        if hasattr(select, "poll"):
+            self._poll = select.poll()
+            self._poll.register(descriptor, select.POLLIN)
 
-    def add(self, descriptor: int) -> None:
-        """A connection was made."""
-        if self._epoll is None:
-            return
-        self._known += 1
-        try:
-            self._epoll.register(descriptor, select.EPOLLIN)
-        except FileExistsError:  # the number of one that was closed and is not forgotten yet
-            self._epoll.modify(descriptor, select.EPOLLIN)
-
-    def forget(self) -> None:
-        """One of them was closed; which one the system knows."""
-        self._known -= 1
-
-    def there(self, descriptor: int) -> bool:
-        if self._epoll is None:
-            return has_news(descriptor)
-        if not self._fresh:
-            self._found = frozenset(found for found, _ in self._epoll.poll(0, max(1, self._known)))
-            self._fresh = True
-            self._loop.call_soon(self._grow_old)
-        return descriptor in self._found
-
-    def close(self) -> None:
-        if self._epoll is not None:
-            self._epoll.close()
-
-    def _grow_old(self) -> None:
-        self._fresh = False
+    def there(self) -> bool:
+        if self._poll is not None:
+            return bool(self._poll.poll(0))
+        return bool(select.select([self._descriptor], [], [], 0)[0])
 
 
 def probe_when_silent(peer: socket.socket) -> None:
@@ -89,7 +53,7 @@ class KeptSockets:
     def is_stale(self, addresses: tuple[object, ...]) -> bool:
         """Whether a connection that has been used before has news while nothing was asked. False for a new one."""
         descriptor = self._by_addresses.get(addresses)
-        if descriptor is None or not has_news(descriptor):
+        if descriptor is None or not News(descriptor).there():
             return False
         del self._by_addresses[addresses]
         self._by_descriptor.pop(descriptor, None)
