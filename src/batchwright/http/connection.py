@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from batchwright.http.answer import AnswerReader
 from batchwright.http.faults import describe, network
-from batchwright.http.sockets import News, probe_when_silent
+from batchwright.http.sockets import has_news, probe_when_silent
 from batchwright.ports.http import HttpEnd, HttpReply
 from batchwright.wire.http_head import header
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 MAX_IDLE_S = 50.0
 """Common servers and balancers close an idle connection after 60 s: one that is older may die under the request."""
+TRUSTED_IDLE_S = 0.25
+"""A connection that rested longer is looked at before it is used again. Below, the loop has looked by itself
+(`Pool.give_back`), and a system call for each request would cost a twentieth of the whole transport."""
 KEEP_ALIVE_DIGITS = 9
 """Of the seconds that a server says it keeps a connection: what is longer is a slip, and far above our own bound."""
 JOIN_BELOW_BYTES = 64 * 1024
@@ -38,10 +41,10 @@ class Connection(asyncio.BaseProtocol):
     """What both kinds share; `PlainConnection` and `TlsConnection` differ in how bytes are handed to them."""
 
     __slots__ = (
+        "_descriptor",
         "_idle_limit_s",
         "_idle_since_s",
         "_limit_known",
-        "_news",
         "_pool",
         "_reader",
         "_transport",
@@ -55,7 +58,7 @@ class Connection(asyncio.BaseProtocol):
         self._pool = pool
         self._reader = AnswerReader(pool.max_answer_bytes)
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # set before any other method is called
-        self._news: News = None  # type: ignore[assignment]  # set with the transport
+        self._descriptor = -1
         self._written_s = 0.0
         self._idle_since_s = 0.0
         """0 until it first rests."""
@@ -86,14 +89,11 @@ class Connection(asyncio.BaseProtocol):
         self._idle_since_s = self._pool.loop.time()
 
     def usable(self, now_s: float) -> bool:
-        """Whether a connection that has answered may carry another request; closes it if not.
-
-        It is asked however short the rest was: the next request is often written in the very callback of the last
-        answer, and what the loop has not read by then would be taken for the answer to it, and so on for ever.
-        """
+        """Whether a connection that has rested may carry another request; closes it if not."""
         if self.lost or self._transport.is_closing():
             return False
-        if now_s - self._idle_since_s < self._idle_limit_s and not self._news.there():
+        idle_s = now_s - self._idle_since_s
+        if idle_s < TRUSTED_IDLE_S or (idle_s < self._idle_limit_s and not has_news(self._descriptor)):
             return True
         self.drop()
         return False
@@ -133,7 +133,7 @@ class Connection(asyncio.BaseProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("socket")
-        self._news = News(peer.fileno())
+        self._descriptor = peer.fileno()
         probe_when_silent(peer)
         self._pool.connections.add(self)
 

@@ -1,4 +1,4 @@
-"""All connections to one origin. It grows to what is asked; the most recently used rests on top and goes first.
+"""All connections to one origin. It grows to what is asked; of those that rest the last one goes first.
 
 A flight takes a resting connection or waits; for each that waits one connection is opened, at most `MAX_OPENING` at a
 time, and a connection that falls free before serves it sooner. A connection that cannot be opened ends the flight that
@@ -50,6 +50,11 @@ class Pool:
         self.max_answer_bytes = max_answer_bytes
         self._dialer = Dialer(origin, loop, addresses)
         self._resting: list[Connection] = []
+        self._answered: list[Connection] = []
+        """In this turn of the loop."""
+        self._looked_at: list[Connection] = []
+        """Answered in the turn before; what was sent unasked meanwhile ends them."""
+        self._looking = False
         self._waiting: deque[OwnFlight] = deque()
         self._opening: set[asyncio.Task[None]] = set()
         self._closed: asyncio.Event | None = None
@@ -77,12 +82,31 @@ class Pool:
         self._waiting.remove(flight)
 
     def give_back(self, connection: Connection) -> None:
-        """The connection has answered and is free."""
-        connection.rest()
-        if not self._waiting:
-            self._resting.append(connection)
-        elif connection.usable(self.loop.time()):
-            connection.begin(self._waiting.popleft())
+        """The connection has answered. It is free once the loop has read its sockets again: a server that sends more
+        than it was asked for does so right behind the answer, and what is not read yet when the next request is written
+        would be taken for the answer to that, and so on for ever."""
+        self._answered.append(connection)
+        if not self._looking:
+            self._looking = True
+            self.loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """Comes once a turn while connections answer: those of the turn before have been looked at since."""
+        free, self._looked_at, self._answered = self._looked_at, self._answered, []
+        if self._looked_at:
+            self.loop.call_soon(self._look)
+        else:
+            self._looking = False
+        for connection in free:
+            if connection.lost:
+                continue
+            if self._waiting:
+                connection.begin(self._waiting.popleft())
+            else:
+                connection.rest()
+                self._resting.append(connection)
+        if self._waiting:
+            self._grow()
 
     def forget(self, connection: Connection) -> None:
         """The connection is gone."""
@@ -122,7 +146,8 @@ class Pool:
             flight.finish(unreachable("this client was closed before the request was sent"))
 
     def _grow(self) -> None:
-        while len(self._opening) < min(len(self._waiting), MAX_OPENING):
+        lacking = len(self._waiting) - len(self._answered) - len(self._looked_at)
+        while len(self._opening) < min(lacking, MAX_OPENING):
             self._opening.add(self.loop.create_task(self._open(), name=f"connect {self._origin.authority}"))
         self._sweep.start()
 

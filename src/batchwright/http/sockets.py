@@ -9,23 +9,13 @@ KEEP_ALIVE_PROBE_S = 60
 """An answer may take ten minutes in which nothing is sent; routers forget a silent connection after four or five."""
 
 
-class News:
-    """Asks one socket whether bytes or an end of the connection lie on it that nobody has read yet. It is asked before
-    every request: what it asks with is made once."""
-
-    __slots__ = ("_descriptor", "_poll")
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._poll = None
-        if hasattr(select, "poll"):
-            self._poll = select.poll()
-            self._poll.register(descriptor, select.POLLIN)
-
-    def there(self) -> bool:
-        if self._poll is not None:
-            return bool(self._poll.poll(0))
-        return bool(select.select([self._descriptor], [], [], 0)[0])
+def has_news(descriptor: int) -> bool:
+    """Whether bytes or an end of the connection lie on it that nobody has read yet."""
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(0))
+    return bool(select.select([descriptor], [], [], 0)[0])
 
 
 def probe_when_silent(peer: socket.socket) -> None:
@@ -53,7 +43,7 @@ class KeptSockets:
     def is_stale(self, addresses: tuple[object, ...]) -> bool:
         """Whether a connection that has been used before has news while nothing was asked. False for a new one."""
         descriptor = self._by_addresses.get(addresses)
-        if descriptor is None or not News(descriptor).there():
+        if descriptor is None or not has_news(descriptor):
             return False
         del self._by_addresses[addresses]
         self._by_descriptor.pop(descriptor, None)
