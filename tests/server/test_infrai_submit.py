@@ -36,6 +36,13 @@ def test_results_come_in_pages_of_a_hundred(scripted: RunningService) -> None:
     ]
 
 
+def test_a_submit_says_how_often_a_row_is_tried(scripted: RunningService) -> None:
+    rows = [chat("[[status=500]] no"), chat("yes")]
+    batch_id = scripted.post(f"{BATCH}/submit", {"requests": rows, "max_attempts": 1}).json()["data"]["batch_id"]
+    assert scripted.ended(batch_id)["state"] == "partial"
+    assert [item["attempts"] for item in scripted.results(batch_id)] == [1, 1]
+
+
 def test_rows_that_are_none_fail_alone(scripted: RunningService) -> None:
     batch_id = scripted.submit([chat("a"), 5, {"model": "m"}, chat("b")])  # type: ignore[list-item]
     status = scripted.ended(batch_id)

@@ -74,7 +74,7 @@ class _Bounded(HttpToolsProtocol):
     def too_many(self) -> bool:
         raise NotImplementedError
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # a TCP transport, always
         super().connection_made(transport)
         if self.too_many():
             self.refuse(Fault("UNAVAILABLE", "Too many connections are open here.", retry_after_s=1.0))

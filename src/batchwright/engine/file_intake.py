@@ -174,7 +174,7 @@ class FileIntake:
             return taken
 
         while taken := await asyncio.to_thread(next_write):
-            await parts.writer.do(lambda taken=taken: parts.store.add_segments(batch_id, taken))  # type: ignore[misc]
+            await parts.writer.do(lambda taken=taken: parts.store.add_segments(batch_id, taken))  # type: ignore[misc]  # no type for a default
         if not self._rows and not self._errors:
             self._refuse("empty_file", "The file has no lines; expected at least one request.")
         if len(self._errors) < MAX_ERRORS:

@@ -200,7 +200,7 @@ def claim(connection: Connection, wish: DeliveryWish) -> list[ClaimedDelivery]:
 
 
 def _chosen(wish: DeliveryWish) -> Any:
-    due: list[ColumnElement[bool]] = [text(PENDING), delivery.c.due_ms <= wish.now_ms]  # type: ignore[list-item]
+    due: list[ColumnElement[bool]] = [text(PENDING), delivery.c.due_ms <= wish.now_ms]  # type: ignore[list-item]  # text is one too
     if wish.exclude:
         due.append(delivery.c.webhook_id.not_in(wish.exclude))
     turn = func.row_number().over(partition_by=delivery.c.webhook_id, order_by=(delivery.c.due_ms, delivery.c.seq))

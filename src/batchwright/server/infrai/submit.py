@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import msgspec
 from starlette.responses import Response
 
 from batchwright.core.batch_spec import BatchSpec
@@ -153,13 +154,7 @@ def spec_of(service: Service, options: BatchOptions) -> BatchSpec:
         max_cost_picousd=options.max_cost_picousd,
         metadata=options.metadata,
     )
-    if not options.max_attempts:
-        return spec
-    return BatchSpec(**{**_fields(spec), "max_attempts": options.max_attempts})  # type: ignore[arg-type]
-
-
-def _fields(spec: BatchSpec) -> dict[str, object]:
-    return {name: getattr(spec, name) for name in BatchSpec.__struct_fields__}
+    return msgspec.structs.replace(spec, max_attempts=options.max_attempts) if options.max_attempts else spec
 
 
 def row_options(service: Service) -> RowOptions:
