@@ -2,7 +2,7 @@
 
     python benchmarks/service.py submit     10,000 rows (10 MB) in one JSON array, until the answer is there
     python benchmarks/service.py stream     1,000,000 rows (1 GB) as lines into one batch: time, CPU and peak memory
-    python benchmarks/service.py polls      status a second, and pages of 100 results a second, while a batch runs
+    python benchmarks/service.py polls      statuses, and pages of 100 results (the same; one after another), a second
     python benchmarks/service.py dispatch   CPU a row of `work` and `serve` together, beside that of `run`
     python benchmarks/service.py export     1,000,000 rows as lines
     python benchmarks/service.py watchers   1,000 event streams on one running batch: CPU of `serve`
@@ -35,6 +35,8 @@ from ours import CONCURRENCY, Bench, batchwright
 
 POLLERS = 16
 POLL_S = 5.0
+WALK_ROWS = 250
+"""From where one of them starts to where the next does."""
 WATCHERS = 1_000
 WATCH_S = 10.0
 START_S = 30.0
@@ -110,7 +112,11 @@ class ServiceBenchmarks:
     def polls(self) -> None:
         with vendor.start(self._port) as started, self._serving(started.url(500)) as served, self._working():
             batch_id = self._upload(served, self._bench.rows(MANY_ROWS))["batch_id"]
-            for what, path in (("status", f"status/{batch_id}"), ("results", f"results/{batch_id}?limit=100")):
+            for what, path in (
+                ("status", f"status/{batch_id}"),
+                ("the same results page", f"results/{batch_id}?limit=100"),
+                ("one results page after another", f"results/{batch_id}?limit=100&cursor="),
+            ):
                 asked, cpu_s = asyncio.run(self._poll(served, f"/v1/ai/batch/{path}"))
                 print(f"{what} while a batch runs: {asked / POLL_S:,.0f} a second, {cpu_s / asked * 1e6:.0f} us of CPU")
             served.ask("POST", f"/v1/ai/batch/cancel/{batch_id}", "{}")
@@ -215,25 +221,32 @@ class ServiceBenchmarks:
 
     @staticmethod
     async def _poll(served: Served, path: str) -> tuple[int, float]:
-        """(requests answered, CPU seconds of the service) in `POLL_S`, by `POLLERS` kept connections."""
+        """(requests answered, CPU seconds of the service) in `POLL_S`, by `POLLERS` kept connections. A path that ends
+        in `cursor=` is walked, by each of them from a place of its own, and again from the start."""
         before_s, until_s = process_cpu_s(served.process.pid), time.perf_counter() + POLL_S
 
-        async def poll() -> int:
+        walks = path.endswith("cursor=")
+
+        async def poll(start: int) -> int:
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-            request = f"GET {path} HTTP/1.1\r\nHost: b\r\nAuthorization: {served.headers['Authorization']}\r\n\r\n"
+            rest = f" HTTP/1.1\r\nHost: b\r\nAuthorization: {served.headers['Authorization']}\r\n\r\n"
+            cursor = str(start) if walks else ""
             asked = 0
             while time.perf_counter() < until_s:
-                writer.write(request.encode())
+                writer.write(f"GET {path}{cursor}{rest}".encode())
                 head = await reader.readuntil(b"\r\n\r\n")
                 assert b" 200 " in head[:20], head
                 found = re.search(rb"content-length: (\d+)", head)
                 assert found is not None
-                await reader.readexactly(int(found[1]))
+                body = await reader.readexactly(int(found[1]))
+                if walks:
+                    following = re.search(rb'"next_cursor":"(\d+)"', body)
+                    cursor = following[1].decode() if following else "0"
                 asked += 1
             writer.close()
             return asked
 
-        asked = sum(await asyncio.gather(*(poll() for _ in range(POLLERS))))
+        asked = sum(await asyncio.gather(*(poll(WALK_ROWS * number) for number in range(POLLERS))))
         return asked, process_cpu_s(served.process.pid) - before_s
 
     @staticmethod

@@ -16,7 +16,7 @@ from batchwright.engine.desk import BatchLine, LaneDesk
 from batchwright.engine.sender import Sender
 from batchwright.engine.usage_book import UsageBook
 from batchwright.engine.worker_settings import NO_LIMITS, WorkerSettings
-from batchwright.engine.writer import ThreadWriter
+from batchwright.engine.writer import StoreThread
 from batchwright.ports.observer import WorkerFigures
 from batchwright.ports.store import Store
 from batchwright.ports.vendor import Vendor
@@ -127,7 +127,7 @@ class MoodyStore:
 
 def test_usage_that_could_not_be_written_goes_with_the_next() -> None:
     async def work() -> tuple[MoodyStore, list[str]]:
-        store, writer = MoodyStore(), ThreadWriter()
+        store, writer = MoodyStore(), StoreThread("writer")
         said: list[str] = []
         try:
             book = UsageBook(

@@ -14,7 +14,7 @@ from batchwright.core.pricing import Price
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.engine import repricing
 from batchwright.engine.repricing import BatchRepricing, RepricingParts
-from batchwright.engine.writer import ThreadWriter
+from batchwright.engine.writer import StoreThread
 from batchwright.fabric.system import SystemClock, utc_day
 from batchwright.ports.batches import KnownCost, RepriceResult
 from batchwright.ports.store import Store
@@ -46,7 +46,7 @@ def unpriced(store: Store) -> None:
 
 
 def reprice(store: Store, find_price: FindPrice = lambda *_: PRICE) -> RepriceResult:
-    writer = ThreadWriter()
+    writer = StoreThread("writer")
     parts = RepricingParts(
         store=store,
         writer=writer,

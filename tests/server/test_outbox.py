@@ -14,7 +14,7 @@ from batchwright.core.targets import read_allowed
 from batchwright.core.webhooks import RETRY_AFTER_S, SPREAD
 from batchwright.engine.outbox import MAX_OUT, Outbox, OutboxParts, outbox_lock_name
 from batchwright.engine.targets import CheckedTargets
-from batchwright.engine.writer import ThreadWriter
+from batchwright.engine.writer import StoreThread
 from batchwright.fabric.system import SystemChance
 from batchwright.http.pinned import MAX_TAKEN_BYTES, OwnPinnedClient
 from batchwright.ports.http import Timeouts
@@ -97,7 +97,7 @@ async def bench(
     timeouts: Timeouts = PATIENT,
     incarnation: str = "1",
 ) -> AsyncIterator[Bench]:
-    writer, clock, reports = ThreadWriter(), Calendar(), list[str]()
+    writer, clock, reports = StoreThread("writer"), Calendar(), list[str]()
     http = OwnPinnedClient(timeouts, {"SSL_CERT_FILE": CA_FILE})
     parts = OutboxParts(
         store=store,

@@ -22,6 +22,7 @@ from batchwright.ports.webhooks import Targets, Webhooks
 from batchwright.server.asking import Ask
 from batchwright.server.infrai.watch import KEEP_ALIVE_S, EventStream
 from batchwright.server.insight import Insight
+from batchwright.server.recent import Recent
 from batchwright.server.service import Offers, Service
 from batchwright.server.watching import READ_EVERY_S, Sight, Watching, version_of
 from support.loop_clock import LoopClock
@@ -189,6 +190,7 @@ def stream_of(batches: MemoryBatches, watching: Watching) -> EventStream:
         chance=SystemChance(),
         offers=Offers(()),
         watching=watching,
+        recent=Recent(lambda: 0, LoopClock()),
         version="0",
         insight=cast(Insight, None),
         report=print,

@@ -190,7 +190,7 @@ def test_processes_share_a_file(tmp_path: Path) -> None:
     path = tmp_path / "batchwright.db"
     store = open_store(path)
     submit(store, "batch_a", [new_segment(number) for number in range(60)])
-    version = store.data_version()
+    version, changes = store.data_version(), store.changes()
     assert store.data_version() == version
     tests = str(Path(__file__).parents[1])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([tests, *sys.path])}
@@ -205,6 +205,7 @@ def test_processes_share_a_file(tmp_path: Path) -> None:
     assert [process.returncode for process in processes] == [0, 0]
     assert mine + sum(theirs) == 60
     assert store.data_version() != version
+    assert store.changes() != changes
     assert store.get_batch("batch_a").facts.settled
     assert store.check("batch_a") == []
     store.close()

@@ -25,7 +25,7 @@ from batchwright.engine import intake as engine_intake
 from batchwright.engine import open_segment as engine_open_segment
 from batchwright.engine import sender as engine_sender
 from batchwright.engine import worker as engine_worker
-from batchwright.engine.batches import views_of
+from batchwright.engine.batches import NO_END, views_of
 from batchwright.engine.sweeper import SWEEP_EVERY_S, Sweeper, worker_lock_name
 from batchwright.engine.worker import Worker, WorkerParts
 from batchwright.engine.worker_settings import WorkerSettings
@@ -383,7 +383,7 @@ class World:
                 if view.record is not None
                 else (view.request_index, view.byte, 0, b"")
                 for segment in self.store.read_segments(batch, with_input=True)
-                for view in views_of(segment, start=0, wanted=None)
+                for view in views_of(segment, range(NO_END), None)
             ]
             last_audit.check_read(self.auditor, batch, rows)
             if wrong := self.store.check(batch):

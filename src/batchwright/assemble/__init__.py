@@ -22,7 +22,7 @@ from batchwright.engine.bounds import LanePrices, with_worst_cases
 from batchwright.engine.sweeper import SWEEP_EVERY_S, Sweeper, run_lock_name, worker_lock_name
 from batchwright.engine.worker import Worker, WorkerParts
 from batchwright.engine.worker_settings import LaneLimits, WorkerSettings
-from batchwright.engine.writer import ThreadWriter
+from batchwright.engine.writer import StoreThread
 from batchwright.fabric.in_process import LoopWorker
 from batchwright.fabric.system import SystemChance, SystemClock, utc_day
 from batchwright.http.open import open_http_client
@@ -52,7 +52,7 @@ STORE_FILE = "batchwright.sqlite"
 SERVICE_FOLDER = "service-chunks"
 Say = Callable[[str], None]
 MS = 1000
-READERS = 2
+THREADS = 2
 TELL_EVERY_S = 5.0
 
 
@@ -62,7 +62,8 @@ class Machine:
 
     settings: Settings
     store: Store
-    writer: ThreadWriter
+    writer: StoreThread
+    reader: StoreThread
     clock: SystemClock
     chance: SystemChance
     locks: FileLocks
@@ -73,16 +74,16 @@ class Machine:
 
 
 @asynccontextmanager
-async def open_machine(settings: Settings, *, readers: int = READERS) -> AsyncIterator[Machine]:
+async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIterator[Machine]:
     """Opens the state folder and makes one pass of the sweeper, so that what fell due meanwhile has happened."""
     clock, chance, host = SystemClock(), SystemChance(), socket.gethostname()
-    # Each thread that reads keeps a connection, a page cache and zstd contexts of its own: few of them.
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(readers, thread_name_prefix="store-reader"))
+    # Each thread may keep a connection, a page cache and zstd contexts of its own: few of them.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads, thread_name_prefix="work"))
     store = open_store(settings.state_dir / STORE_FILE)
     locks = FileLocks(settings.state_dir)
     owner = WorkerId(f"{host}-{os.getpid()}", chance.hex_id(8))
     find_price = Prices(settings, clock)
-    writer = ThreadWriter()
+    writer, reader = StoreThread("store-writer"), StoreThread("store-reader")
     sweeper = Sweeper(store, owner=owner, locks=locks, host=host, lease_ms=int(settings.lease_s * MS))
 
     def is_live(batch: BatchRow) -> bool:
@@ -96,6 +97,7 @@ async def open_machine(settings: Settings, *, readers: int = READERS) -> AsyncIt
     batches = StoreBatches(
         store,
         writer=writer,
+        reader=reader,
         clock=clock,
         owner=owner,
         is_live=is_live,
@@ -110,6 +112,7 @@ async def open_machine(settings: Settings, *, readers: int = READERS) -> AsyncIt
             settings=settings,
             store=store,
             writer=writer,
+            reader=reader,
             clock=clock,
             chance=chance,
             locks=locks,
@@ -120,6 +123,7 @@ async def open_machine(settings: Settings, *, readers: int = READERS) -> AsyncIt
         )
     finally:
         writer.close()
+        reader.close()
         store.close()
 
 

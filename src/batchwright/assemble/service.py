@@ -36,11 +36,12 @@ from batchwright.server.app import build_app
 from batchwright.server.auth import Doorkeeper
 from batchwright.server.insight import Insight
 from batchwright.server.new_key import KeyWish
+from batchwright.server.recent import Recent
 from batchwright.server.service import Ceilings, Offers, Service
 from batchwright.server.watching import Watching
 from batchwright.settings import Settings
 
-READERS = 4
+THREADS = 4
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
 INTERRUPTED = 130
@@ -91,7 +92,7 @@ async def serve_until(
     """Serves until `interrupts` counts one, or the service or its worker ends by itself."""
     log = ServiceLog(settings.serving.log, clock=SystemClock(), write=say, show=show)
     async with (
-        open_machine(settings, readers=READERS) as machine,
+        open_machine(settings, threads=THREADS) as machine,
         swept(machine, log.say, retention_s=settings.serving.retention_s),
         AsyncExitStack() as stack,
     ):
@@ -202,6 +203,7 @@ def _service(
         offers=offers,
         ceilings=request.ceilings,
         watching=Watching(machine.clock),
+        recent=Recent(machine.store.changes, machine.clock),
         version=version("batchwright"),
         report=log.say,
         insight=insight,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from copy import copy
 
 from batchwright.core import row_map
@@ -19,7 +19,7 @@ from batchwright.engine.credit import check_credit
 from batchwright.engine.floor import FindPrice
 from batchwright.engine.intake import Intake, take_in, take_in_stream
 from batchwright.engine.repricing import BatchRepricing, MayStateCost, RepricingParts
-from batchwright.engine.writer import Writer
+from batchwright.engine.writer import Reader, Writer
 from batchwright.ports.batches import BatchStatus, RepriceResult, Rows, Selector, Submit, Submitted
 from batchwright.ports.clock import Clock
 from batchwright.ports.store import BatchRow, IdempotentBatch, NewBatch, SegmentView, Store
@@ -27,6 +27,8 @@ from batchwright.ports.store import BatchRow, IdempotentBatch, NewBatch, Segment
 FIRST_SUBMIT_WAIT_S = 10.0
 """So long a second submit with an idempotency key waits for the first to be durable."""
 LOOK_AGAIN_S = 0.05
+NO_END = 2**62
+ANY_BYTE = frozenset(range(256))
 
 
 class StoreBatches:
@@ -37,6 +39,7 @@ class StoreBatches:
         store: Store,
         *,
         writer: Writer,
+        reader: Reader,
         clock: Clock,
         owner: WorkerId,
         is_live: Callable[[BatchRow], bool],
@@ -55,7 +58,7 @@ class StoreBatches:
         self._hold = hold
         self._tenant = tenant
         self._store = store
-        self._writer = writer
+        self._writer, self._reader = writer, reader
         self._clock = clock
         self._owner = owner
         self._is_live = is_live
@@ -119,7 +122,8 @@ class StoreBatches:
             await self._writer.do(lambda: take_in(self._store, batch, bounded, clock=self._clock))
 
     async def _find_key(self, key: str) -> IdempotentBatch | None:
-        return await asyncio.to_thread(self._store.find_idempotent, self._tenant.account, key, self._clock.now_ms())
+        account, now_ms = self._tenant.account, self._clock.now_ms()
+        return await self._reader.do(lambda: self._store.find_idempotent(account, key, now_ms))
 
     async def _replayed(self, submit: Submit, key: str, rows: Rows) -> BatchStatus | None:
         """The batch that an earlier submit with the same idempotency key made, once it is durable. None: it was given
@@ -161,13 +165,13 @@ class StoreBatches:
 
     async def _check_credit(self, key_id: str) -> None:
         """Raises CreditSpent. Of a batch it is the key it was submitted with that pays, whoever asks."""
-        await asyncio.to_thread(check_credit, self._store, key_id)
+        await self._reader.do(lambda: check_credit(self._store, key_id))
 
     async def status(self, batch_id: str) -> BatchStatus:
-        return await asyncio.to_thread(lambda: self._status(self._read(batch_id)))
+        return await self._reader.do(lambda: self._status(self._read(batch_id)))
 
     async def _get(self, batch_id: str) -> BatchRow:
-        return await asyncio.to_thread(self._read, batch_id)
+        return await self._reader.do(lambda: self._read(batch_id))
 
     def _read(self, batch_id: str) -> BatchRow:
         """Raises NoSuchBatch for another account's, in the very words for one that is not there."""
@@ -177,13 +181,18 @@ class StoreBatches:
         return batch
 
     async def resolve(self, text: str) -> str:
+        account = self._tenant.account
         if text == "@last":
-            newest = await self._find(limit=1)
+            newest = await self._reader.do(lambda: self._store.find_batches(account=account, limit=1))
             if not newest:
                 raise NoSuchBatch("@last names the newest batch, and there is none here yet")
             return newest[0].batch_id
         prefix = text if text.startswith("batch_") else f"batch_{text}"
-        found = await self._find(prefix=prefix, limit=10) if text.isascii() else []
+        found = (
+            await self._reader.do(lambda: self._store.find_batches(account=account, prefix=prefix, limit=10))
+            if text.isascii()
+            else []
+        )
         if not found:
             raise NoSuchBatch(f"no batch begins with {text!r}; `batchwright list` shows those there are")
         if len(found) > 1 and all(batch.batch_id != prefix for batch in found):
@@ -201,38 +210,21 @@ class StoreBatches:
         created_after_ms: int = 0,
         created_before_ms: int = 0,
     ) -> list[BatchStatus]:
-        found = await self._find(
-            identity=identity,
-            source=source,
-            before=before,
-            limit=limit,
-            created_after_ms=created_after_ms,
-            created_before_ms=created_before_ms,
-        )
-        return await asyncio.to_thread(lambda: [self._status(batch) for batch in found])
+        account = self._tenant.account
 
-    async def _find(
-        self,
-        *,
-        prefix: str = "",
-        identity: str = "",
-        source: str = "",
-        before: str = "",
-        limit: int,
-        created_after_ms: int = 0,
-        created_before_ms: int = 0,
-    ) -> list[BatchRow]:
-        return await asyncio.to_thread(
-            self._store.find_batches,
-            prefix=prefix,
-            identity=identity,
-            source=source,
-            account=self._tenant.account,
-            before=before,
-            limit=limit,
-            created_after_ms=created_after_ms,
-            created_before_ms=created_before_ms,
-        )
+        def read() -> list[BatchStatus]:
+            found = self._store.find_batches(
+                identity=identity,
+                source=source,
+                account=account,
+                before=before,
+                limit=limit,
+                created_after_ms=created_after_ms,
+                created_before_ms=created_before_ms,
+            )
+            return [self._status(batch) for batch in found]
+
+        return await self._reader.do(read)
 
     async def rows(
         self,
@@ -243,23 +235,27 @@ class StoreBatches:
         wanted: frozenset[int] | None = None,
         texts_of: frozenset[int] | None = None,
     ) -> AsyncIterator[list[RowView]]:
-        await self._get(batch_id)
-        reader = self._store.read_segments(
-            batch_id, first_index=start, end_index=end, with_input=True, wanted=wanted, texts_of=texts_of
-        )
-        while (segment := await asyncio.to_thread(next, reader, None)) is not None:
-            views = views_of(segment, start=start, wanted=wanted)
-            if end is not None and views and views[-1].request_index >= end:
-                views = [view for view in views if view.request_index < end]
-            if views:
-                yield views
+        def begin() -> tuple[Iterator[list[RowView]], list[RowView] | None]:
+            """The reader, asked once already: most want no more than a page."""
+            self._read(batch_id)
+            segments = self._store.read_segments(
+                batch_id, first_index=start, end_index=end, with_input=True, wanted=wanted, texts_of=texts_of
+            )
+            within = range(start, NO_END if end is None else end)
+            reader = (views for segment in segments if (views := views_of(segment, within, wanted)))
+            return reader, next(reader, None)
+
+        reader, views = await self._reader.do(begin)
+        while views is not None:
+            yield views
+            views = await self._reader.do(lambda: next(reader, None))
 
     async def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
         # What is no text (bytes of a command line that are no UTF-8) is in no file: a line that has it is refused.
         if custom_id.encode("utf-8", "ignore").decode() != custom_id:
             return []
         await self._get(batch_id)
-        return await asyncio.to_thread(self._store.find_custom_id, batch_id, custom_id)
+        return await self._reader.do(lambda: self._store.find_custom_id(batch_id, custom_id))
 
     async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
         chosen = row_map.select_bytes(selector.kinds, selector.flags) or row_map.RETRIED_BYTES
@@ -318,7 +314,7 @@ class StoreBatches:
         return await BatchRepricing(self._repricing, batch, every=every).run()
 
     async def check_delete(self, batch_id: str) -> None:
-        await asyncio.to_thread(self._check_delete, batch_id)
+        await self._reader.do(lambda: self._check_delete(batch_id))
 
     def _check_delete(self, batch_id: str) -> None:
         batch = self._read(batch_id)
@@ -333,7 +329,8 @@ class StoreBatches:
         await self._writer.do(lambda: self._store.drop_batch(batch_id))
 
     async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]:
-        lines = await asyncio.to_thread(self._store.read_usage, since_day=since_day, tenant=self._tenant.account)
+        account = self._tenant.account
+        lines = await self._reader.do(lambda: self._store.read_usage(since_day=since_day, tenant=account))
         return [(line.key, line.sum) for line in lines]
 
     def _status(self, batch: BatchRow) -> BatchStatus:
@@ -374,23 +371,26 @@ async def _bound_each(
             yield bounded
 
 
-def views_of(segment: SegmentView, *, start: int, wanted: frozenset[int] | None) -> list[RowView]:
-    """A segment's rows from request_index `start` on, those with a wanted byte."""
+def views_of(segment: SegmentView, within: range, wanted: frozenset[int] | None) -> list[RowView]:
+    """A segment's rows with a request_index of these and a wanted byte (None: any)."""
     assert segment.input is not None
     find_record = segment.records.get
     first = segment.first_index
     closing = row_map.CLOSING_BYTES
+    chosen = ANY_BYTE if wanted is None else wanted
+    places = range(max(0, within.start - first), min(len(segment.row_map), within.stop - first))
+    rows, bytes_ = segment.input.rows, segment.row_map
     # One comprehension: a call a row would cost as much as the row's view.
     return [
         RowView(
             request_index=first + position,
             byte=byte,
             record=find_record(position),
-            input=row,
+            input=rows[position],
             may_have_been_sent=byte in closing and _may_have_been_sent(segment, position),
         )
-        for position, (row, byte) in enumerate(zip(segment.input.rows, segment.row_map, strict=True))
-        if first + position >= start and (wanted is None or byte in wanted)
+        for position in places
+        if (byte := bytes_[position]) in chosen
     ]
 
 

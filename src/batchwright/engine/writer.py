@@ -1,4 +1,8 @@
-"""The one writer thread: a transaction is one hop there and back, whatever number of statements it has."""
+"""The store's threads: a transaction is one hop there and back, whatever number of statements it has.
+
+One thread writes, and one reads what is short. Two that read at once are slower than one: the database lets go of the
+interpreter at each statement and must have it back, and threads that wait for it cost several times what they do.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,16 @@ class Writer(Protocol):
         """Runs `work` after everything that was asked for earlier; its result or exception comes back."""
 
 
-class ThreadWriter:
-    """One thread for all writes of this process; created and closed by `assemble`."""
+class Reader(Protocol):
+    async def do(self, work: Callable[[], T]) -> T:
+        """Runs `work`, which waits for nobody who writes, after other reads; its result or exception comes back."""
 
-    def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
+
+class StoreThread:
+    """One thread for all writes of this process, or for all its short reads; created and closed by `assemble`."""
+
+    def __init__(self, name: str) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     async def do(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)

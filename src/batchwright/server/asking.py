@@ -6,6 +6,8 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+import msgspec
+from msgspec import Raw
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -21,6 +23,7 @@ from batchwright.server.service import Service
 SAID = "batchwright.said"
 """Where in an ASGI scope a request's `Ask.said` stands, for the access log."""
 BATCH_ID = re.compile(r"batch_[0-9a-f]{24}")
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(slots=True)
@@ -77,6 +80,16 @@ class Ask:
     def answer(self, data: object, headers: dict[str, str] | None = None) -> Response:
         """A success in the envelope."""
         return envelope.success(data, request_id=self.request_id, latency_ms=self.latency_ms, headers=headers)
+
+    async def answer_recent(self, make: Callable[[], Awaitable[object]]) -> Response:
+        """As `answer`, with what `make` gives, or gave since the last commit for the same question."""
+
+        async def made() -> bytes:
+            return _encode(await make())
+
+        url = self.request.url
+        question = (self.tenant.account, url.path, url.query)
+        return self.answer(Raw(await self.service.recent.answer(question, made)))
 
     def refuse(self, fault: Fault) -> Response:
         """An error in the envelope, for who has something to add to it; who has not raises the fault."""

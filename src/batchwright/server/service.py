@@ -17,6 +17,7 @@ from batchwright.ports.keys import Keys
 from batchwright.ports.webhooks import Targets, Webhooks
 from batchwright.server.insight import Insight
 from batchwright.server.pace import Paces
+from batchwright.server.recent import Recent
 from batchwright.server.row_file import FileIndexes
 from batchwright.server.watching import Watching
 
@@ -68,6 +69,8 @@ class Service:
     ceilings: Ceilings = field(default_factory=Ceilings)
     watching: Watching
     """Who looks on at which batch."""
+    recent: Recent
+    """What was answered since the last commit."""
     paces: Paces = field(default_factory=Paces)
     files: FileIndexes = field(default_factory=FileIndexes)
     """Of exports that were made, so that parts of them can be given."""

@@ -30,6 +30,8 @@ class Connections:
             self._writer = self._write_engine.connect()
         self._mark = _mark(path)
         self._version = 0
+        self._look_lock = threading.Lock()
+        self._looker: Connection | None = None
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -68,6 +70,20 @@ class Connections:
         finally:
             self._lock.release()
 
+    def changes(self) -> int:
+        """Another number once anybody has committed, this process too. Never waits for a writer."""
+        if self._read_engine is None:
+            with self._lock:
+                return dialect.rows_changed(self._driver())
+        with self._look_lock, self._explained():
+            self._check_open()
+            if self._looker is None:
+                # A connection is not told of its own commits: this one makes none.
+                self._looker = self._read_engine.connect()
+            driver = self._looker.connection.dbapi_connection
+            assert driver is not None
+            return dialect.data_version(driver)
+
     def _driver(self) -> DBAPIConnection:
         driver = self._writer.connection.dbapi_connection
         assert driver is not None
@@ -78,6 +94,8 @@ class Connections:
             if self._closed:
                 return
             self._closed = True
+            if self._looker is not None:
+                self._looker.close()
             if self._read_engine is not None:
                 self._read_engine.dispose()
             self._writer.close()

@@ -131,6 +131,11 @@ def data_version(driver: DBAPIConnection) -> int:
     return int(row[0])
 
 
+def rows_changed(driver: DBAPIConnection) -> int:
+    """Rows that this connection has written since it was opened."""
+    return int(driver.total_changes)
+
+
 def give_back_pages(driver: DBAPIConnection) -> None:
     """Returns some free pages to the file system; outside a transaction."""
     cursor = driver.cursor()

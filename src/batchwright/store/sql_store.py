@@ -450,6 +450,9 @@ class SqlStore:
     def data_version(self) -> int:
         return self._connections.data_version()
 
+    def changes(self) -> int:
+        return self._connections.changes()
+
     def check(self, batch_id: str) -> list[str]:
         with self._connections.read() as connection:
             return checking.check(connection, batch_id)

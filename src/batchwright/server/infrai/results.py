@@ -6,11 +6,14 @@ empty: only a null `next_cursor` is the end. While the batch runs a page is what
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from msgspec import Raw
 from starlette.responses import Response
 
 from batchwright.core import row_map
 from batchwright.core.failures import FailureKind, Flag
+from batchwright.ports.batches import Batches
 from batchwright.server.asking import Ask
 from batchwright.server.faults import Fault
 from batchwright.wire.output_lines import regions_of
@@ -26,40 +29,55 @@ INCLUDES = frozenset({"response", "pending"})
 DEFAULT_ROWS = 100
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    """Which rows are asked for, and what of them."""
+
+    batch_id: str
+    start: int
+    limit: int
+    response: bool
+    wanted: frozenset[int]
+
+
 async def results(ask: Ask) -> Response:
-    batch_id = ask.batch_id()
-    limit = ask.number("limit", DEFAULT_ROWS, least=1, most=ask.service.ceilings.page_rows)
-    start = ask.number("cursor", 0, least=0, most=10**15)
     include = _include(ask)
-    wanted = _wanted(ask, pending="pending" in include)
-    status = await ask.batches.status(batch_id)
-    response = "response" in include
+    page = _Page(
+        batch_id=ask.batch_id(),
+        start=ask.number("cursor", 0, least=0, most=10**15),
+        limit=ask.number("limit", DEFAULT_ROWS, least=1, most=ask.service.ceilings.page_rows),
+        response="response" in include,
+        wanted=_wanted(ask, pending="pending" in include),
+    )
+    return await ask.answer_recent(lambda: _read(ask.batches, page))
+
+
+async def _read(batches: Batches, page: _Page) -> object:
+    status = await batches.status(page.batch_id)
     regions = regions_of(status.spec)
     items: list[Raw] = []
     next_index: int | None = None
     opened = 0
-    end = start + SEARCHED_ROWS
-    async for views in ask.batches.rows(batch_id, start=start, end=end, wanted=wanted, texts_of=frozenset()):
+    end = page.start + SEARCHED_ROWS
+    async for views in batches.rows(page.batch_id, start=page.start, end=end, wanted=page.wanted, texts_of=frozenset()):
         opened += 1
         for view in views:
-            if len(items) == limit:
+            if len(items) == page.limit:
                 next_index = view.request_index
                 break
-            items.append(Raw(page_item(view, response=response, regions=regions)))
+            items.append(Raw(page_item(view, response=page.response, regions=regions)))
         if next_index is None and opened == OPENED_SEGMENTS:
             next_index = views[-1].request_index + 1
         if next_index is not None:
             break
     else:
         next_index = end
-    return ask.answer(
-        {
-            "items": items,
-            "total_count": status.total,
-            "next_cursor": str(next_index) if next_index < status.total else None,
-            "terminal": status.terminal,
-        }
-    )
+    return {
+        "items": items,
+        "total_count": status.total,
+        "next_cursor": str(next_index) if next_index < status.total else None,
+        "terminal": status.terminal,
+    }
 
 
 def _include(ask: Ask) -> frozenset[str]:

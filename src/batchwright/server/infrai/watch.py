@@ -33,7 +33,11 @@ async def status(ask: Ask) -> Response:
     wait_s = ask.number("wait", 0, least=0, most=WAIT_MAX_S)
     seen = ask.text("seen")
     if not wait_s:
-        return ask.answer(view_for(ask.service, await ask.batches.status(batch_id)))
+
+        async def view() -> object:
+            return view_for(ask.service, await ask.batches.status(batch_id))
+
+        return await ask.answer_recent(view)
     with ask.service.watching.watch(ask.batches, ask.tenant.account, batch_id) as watched:
         sight = await watched.look()
         if not sight.status.terminal and seen in ("", sight.version):
