@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, bindparam, update
 
 from batchwright.store import dialect
+from batchwright.store.prepared import Prepared
 from batchwright.store.schema import pick
 
 LOST_FIRST = 1 << 40
@@ -16,9 +17,9 @@ LOST_FIRST = 1 << 40
 Waiting = Counter[tuple[str, str]]
 """Changes of the counts, by (batch_id, lane_set)."""
 
-_ADD = dialect.insert_or_add(pick, ("waiting",))
+_ADD = Prepared(dialect.insert_or_add(pick, ("waiting",)), ("batch_id", "lane_set", "waiting"))
 # An upsert with a negative number would be checked (waiting >= 0) before it meets the row it is to lower.
-_LOWER = (
+_LOWER = Prepared(
     update(pick)
     .where(pick.c.batch_id == bindparam("of_batch"), pick.c.lane_set == bindparam("of_lanes"))
     .values(waiting=pick.c.waiting - bindparam("fewer"))
@@ -34,6 +35,6 @@ def change_waiting(connection: Connection, changes: Mapping[tuple[str, str], int
         {"of_batch": batch_id, "of_lanes": lanes, "fewer": -n} for (batch_id, lanes), n in changes.items() if n < 0
     ]
     if more:
-        connection.execute(_ADD, more)
+        _ADD.run_many(connection, more)
     if fewer:
-        connection.execute(_LOWER, fewer)
+        _LOWER.run_many(connection, fewer)

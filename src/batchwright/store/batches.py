@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.errors import NoSuchBatch, WrongState
+from batchwright.store.prepared import Prepared, StoredRow
 from batchwright.store.schema import batch, pause
 
-_ONE = select(batch).where(batch.c.batch_id == bindparam("batch_id"), batch.c.phase != "dropping")
+_ONE = Prepared(select(batch).where(batch.c.batch_id == bindparam("batch_id"), batch.c.phase != "dropping"))
 _RECOUNT_PAUSES = (
     update(batch)
     .where(batch.c.batch_id == bindparam("of_batch"))
@@ -30,16 +29,16 @@ WORST_MAX = 2**62
 """A sum of worst cases that reaches it (4.6 million USD) says nothing and counts as unknown."""
 
 
-def worst_of(row: Row[Any]) -> int | None:
+def worst_of(row: StoredRow) -> int | None:
     """The most that one attempt of each row can cost; None: not known."""
     return None if row.unbounded or row.worst_picousd >= WORST_MAX else int(row.worst_picousd)
 
 
-def find(connection: Connection, batch_id: str) -> Row[Any] | None:
-    return connection.execute(_ONE, {"batch_id": batch_id}).one_or_none()
+def find(connection: Connection, batch_id: str) -> StoredRow | None:
+    return _ONE.first(connection, {"batch_id": batch_id})
 
 
-def get(connection: Connection, batch_id: str) -> Row[Any]:
+def get(connection: Connection, batch_id: str) -> StoredRow:
     """Raises NoSuchBatch."""
     row = find(connection, batch_id)
     if row is None:
@@ -47,7 +46,7 @@ def get(connection: Connection, batch_id: str) -> Row[Any]:
     return row
 
 
-def get_unsettled(connection: Connection, batch_id: str, wish: str) -> Row[Any]:
+def get_unsettled(connection: Connection, batch_id: str, wish: str) -> StoredRow:
     """Raises WrongState for a batch that has ended; `wish` completes 'it cannot be ...'."""
     row = get(connection, batch_id)
     if row.phase == "refused":
@@ -57,7 +56,7 @@ def get_unsettled(connection: Connection, batch_id: str, wish: str) -> Row[Any]:
     return row
 
 
-def spec_of(row: Row[Any]) -> BatchSpec:
+def spec_of(row: StoredRow) -> BatchSpec:
     """What the batch was submitted with, under the cap it has now."""
     spec = msgspec.json.decode(row.spec, type=BatchSpec)
     if (spec.max_cost_picousd, spec.soft_cap) != (row.cap_picousd, bool(row.cap_soft)):

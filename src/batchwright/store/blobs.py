@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection, bindparam, delete, exists, insert, select, text, update
 
 from batchwright.core.worker_id import WorkerId
+from batchwright.store.prepared import Prepared
 from batchwright.store.schema import SUPERSEDED, blob, part
 
 MAX_BYTES = 8 * 1024 * 1024
 """Of blobs in one transaction; a single larger one goes alone."""
 
-_PUT = insert(blob)
-_GET = select(blob.c.data).where(blob.c.key == bindparam("key"))
+_PUT = Prepared(insert(blob), ("key", "data"))
+_GET = Prepared(select(blob.c.data).where(blob.c.key == bindparam("key")))
 _DELETE = delete(blob).where(blob.c.key == bindparam("dead_key"))
 _SUPERSEDE = (
     update(blob)
@@ -65,13 +66,13 @@ class TableBlobs:
         self._connection = connection
 
     def put(self, key: str, data: bytes) -> None:
-        self._connection.execute(_PUT, {"key": key, "data": data})
+        _PUT.run(self._connection, {"key": key, "data": data})
 
     def get(self, key: str) -> bytes:
-        data = self._connection.execute(_GET, {"key": key}).scalar_one_or_none()
-        if data is None:
+        found = _GET.first(self._connection, {"key": key})
+        if found is None:
             raise KeyError(key)
-        return bytes(data)
+        return bytes(found[0])
 
     def delete(self, keys: Sequence[str]) -> None:
         if keys:

@@ -1,7 +1,7 @@
 """A checkpoint: the one transaction in which a worker makes what happened durable.
 
-In this order, so that up to the number it touches no row that another worker writes: fence, part, tallies and usage,
-allowances spent, number; then pauses (of batches whose key has spent its budget too), claims, allowances, settles. What
+In this order, so that up to the pauses it touches no row that another worker writes: number, fence, part, tallies and
+usage, allowances spent; then pauses (of batches whose key has spent its budget too), claims, allowances, settles. What
 a settling segment's result is merged from is read before the transaction begins: under a valid epoch nobody else adds
 to it, and a lost one is found by the fence.
 """
@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select, text, update
+from sqlalchemy import Connection, bindparam, select, text, update
 
 from batchwright.core import row_map
 from batchwright.core.errors import StoreError, WrongState
@@ -25,10 +24,11 @@ from batchwright.store import backlog, batches, blobs, claiming, credit, ledger,
 from batchwright.store.claiming import Claims, Taker
 from batchwright.store.connections import Connections
 from batchwright.store.parts import Merged, Place
+from batchwright.store.prepared import Prepared, StoredRow
 from batchwright.store.schema import HAS_HOLDER, batch, segment, worker
 
 _WORKER = select(worker).where(worker.c.name == bindparam("name"), worker.c.incarnation == bindparam("incarnation"))
-_FENCE = (
+_FENCE = Prepared(
     update(segment)
     .where(
         segment.c.batch_id == bindparam("of_batch"),
@@ -48,19 +48,26 @@ _FENCE = (
         window=segment.c.window * bindparam("keep"),
     )
 )
-_HELD = select(
-    segment.c.batch_id,
-    segment.c.number,
-    segment.c.epoch,
-    segment.c.round,
-    segment.c.lane_set,
-    segment.c.row_map,
-    segment.c.previous_map,
-).where(segment.c.holder == bindparam("me"), text(HAS_HOLDER), text("state = 'held'"))
-_NUMBER = (
+_HELD = Prepared(
+    select(
+        segment.c.batch_id,
+        segment.c.number,
+        segment.c.epoch,
+        segment.c.round,
+        segment.c.lane_set,
+        segment.c.row_map,
+        segment.c.previous_map,
+    ).where(segment.c.holder == bindparam("me"), text(HAS_HOLDER), text("state = 'held'"))
+)
+_NUMBER = Prepared(
     update(worker)
-    .where(worker.c.id == bindparam("me"), worker.c.checkpoint_number == bindparam("before"))
+    .where(
+        worker.c.name == bindparam("of_name"),
+        worker.c.incarnation == bindparam("of_incarnation"),
+        worker.c.checkpoint_number == bindparam("before"),
+    )
     .values(checkpoint_number=bindparam("number"))
+    .returning(worker.c.id, worker.c.dead, worker.c.ended)
 )
 _GATE_PASSED = (
     update(batch).where(batch.c.batch_id == bindparam("of_batch"), text("phase = 'open'")).values(gate_passed=1)
@@ -74,7 +81,7 @@ class _Work:
     worker_id: int
     gone: bool
     """The worker was marked dead or has ended: what it reports is kept, but it gets nothing."""
-    batches: dict[str, Row[Any]] = field(default_factory=dict)
+    batches: dict[str, StoredRow] = field(default_factory=dict)
     held: list[SegmentChange] = field(default_factory=list)
     places: dict[SegmentKey, Place] = field(default_factory=dict)
     lost: list[SegmentChange] = field(default_factory=list)
@@ -111,7 +118,7 @@ def number_of(connection: Connection, who: WorkerId) -> int:
     return int(_worker(connection, who).checkpoint_number)
 
 
-def _worker(connection: Connection, who: WorkerId) -> Row[Any]:
+def _worker(connection: Connection, who: WorkerId) -> StoredRow:
     row = connection.execute(_WORKER, {"name": who.name, "incarnation": who.incarnation}).one_or_none()
     if row is None:
         raise StoreError(f"Worker {who} is not registered with this state folder.")
@@ -133,12 +140,13 @@ def _merge(connections: Connections, changes: Sequence[SegmentChange]) -> dict[S
 
 
 def _begin(connection: Connection, checkpoint: Checkpoint) -> _Work:
-    row = _worker(connection, checkpoint.worker)
-    if row.checkpoint_number != checkpoint.number - 1:
-        raise WrongState(
-            f"Worker {checkpoint.worker} sent checkpoint {checkpoint.number}, but {row.checkpoint_number} was the last "
-            f"that landed."
-        )
+    """Takes the number that tells later whether this checkpoint has landed, and finds the batches it speaks of."""
+    who = checkpoint.worker
+    number = {"before": checkpoint.number - 1, "number": checkpoint.number}
+    row = _NUMBER.first(connection, {"of_name": who.name, "of_incarnation": who.incarnation, **number})
+    if row is None:
+        landed = number_of(connection, who)
+        raise WrongState(f"Worker {who} sent checkpoint {checkpoint.number}, but {landed} was the last that landed.")
     work = _Work(worker_id=row.id, gone=bool(row.dead or row.ended))
     named = {change.key.batch_id for change in checkpoint.segments}
     named.update(request.batch_id for request in checkpoint.allowances)
@@ -150,7 +158,7 @@ def _begin(connection: Connection, checkpoint: Checkpoint) -> _Work:
     return work
 
 
-# --------------------------------------------------------------------------------------------- up to the number
+# --------------------------------------------------------------------------------------------- up to the pauses
 
 
 def _fence(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
@@ -158,7 +166,7 @@ def _fence(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
     changes = sorted(checkpoint.segments, key=_key_of)
     if not changes:
         return
-    stored = {SegmentKey(row.batch_id, row.number): row for row in connection.execute(_HELD, {"me": work.worker_id})}
+    stored = {SegmentKey(row.batch_id, row.number): row for row in _HELD.all(connection, {"me": work.worker_id})}
     values = []
     waiting: backlog.Waiting = Counter()
     for change in changes:
@@ -176,13 +184,13 @@ def _fence(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
             waiting[change.key.batch_id, str(value["new_lanes"])] += 1
     if values:
         # The epoch stands in the statement too: what was read above decides nothing alone.
-        written = connection.execute(_FENCE, values).rowcount
+        written = _FENCE.run_many(connection, values)
         if written != len(values):
             raise StoreError(f"{len(values) - written} segments changed hands within a transaction.")
     backlog.change_waiting(connection, waiting)
 
 
-def _fence_values(change: SegmentChange, row: Row[*tuple[Any, ...]], me: int) -> dict[str, object]:
+def _fence_values(change: SegmentChange, row: StoredRow, me: int) -> dict[str, object]:
     still_open = 0 if change.closed_as is not None else row_map.count_open(change.row_map)
     state = (change.release or "held") if still_open else "settled"
     return {
@@ -201,7 +209,7 @@ def _fence_values(change: SegmentChange, row: Row[*tuple[Any, ...]], me: int) ->
     }
 
 
-def _recounted(change: SegmentChange, row: Row[*tuple[Any, ...]]) -> SegmentChange:
+def _recounted(change: SegmentChange, row: StoredRow) -> SegmentChange:
     """A closing change with its counts taken from the maps: what rows read as once closed, less what was counted."""
     counted = row_map.read_closed(change.row_map, change.closed_as, row.previous_map)
     delta = row_map.counts(counted)
@@ -224,7 +232,7 @@ def _write_part(connection: Connection, work: _Work, checkpoint: Checkpoint) -> 
 
 
 def _count(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
-    """This worker's own rows, and the number that tells later whether this checkpoint has landed."""
+    """This worker's own rows."""
     tallies: dict[tuple[str, int], Tally] = {}
     usage: dict[UsageKey, UsageSum] = {}
     for change in work.held:
@@ -249,7 +257,6 @@ def _count(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
     # What a gone worker had drawn is kept for the rows it left in doubt; the claims of its segments deal with it.
     for batch_id, spent_picousd in () if work.gone else checkpoint.spent.items():
         ledger.lower_allowance(connection, batch_id, work.worker_id, spent_picousd)
-    connection.execute(_NUMBER, {"me": work.worker_id, "before": checkpoint.number - 1, "number": checkpoint.number})
 
 
 # ------------------------------------------------------------------------------------------------------ from there on

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, select, text, update
+from sqlalchemy import Connection, bindparam, func, select, text, update
 
 from batchwright.core import row_map
 from batchwright.core.doubt import Resolution, resolve, suspects
@@ -24,6 +23,7 @@ from batchwright.store.batches import spec_of
 from batchwright.store.blobs import TableBlobs, doubt_key, input_key
 from batchwright.store.folding import bases, fold
 from batchwright.store.parts import Frame, Merged, Place
+from batchwright.store.prepared import Prepared, StoredRow
 from batchwright.store.schema import CLAIMABLE, PARKED, WAITING, batch, pick, segment
 from batchwright.wire import frames
 
@@ -32,7 +32,7 @@ FIRST_EPOCH = 1
 UNPARK_AT_MOST = 256
 """Parked segments whose moment has come that one claim moves to the waiting ones."""
 
-_DUE = (
+_DUE = Prepared(
     select(segment.c.batch_id, segment.c.number, segment.c.lane_set)
     .where(text(PARKED), segment.c.not_before_ms <= bindparam("now_ms"))
     .order_by(segment.c.not_before_ms)
@@ -49,29 +49,25 @@ _PICKS = (
     .where(text(CLAIMABLE), pick.c.waiting > 0)
     .order_by(batch.c.turn, batch.c.seq)
 )
-_PICKS_OF_ONE = _PICKS.where(batch.c.batch_id == bindparam("batch_id"))
+_PICKS_OF_ONE = Prepared(_PICKS.where(batch.c.batch_id == bindparam("batch_id")))
 _FIRST_RANK = (
     select(func.min(segment.c.rank))
     .where(segment.c.batch_id == pick.c.batch_id, segment.c.lane_set == pick.c.lane_set, text(WAITING))
     .correlate(pick)
     .scalar_subquery()
 )
-_HEADS = select(pick.c.lane_set, _FIRST_RANK.label("rank")).where(
-    pick.c.batch_id == bindparam("batch_id"), pick.c.waiting > 0
+_HEADS = Prepared(
+    select(pick.c.lane_set, segment.c.rank, segment.c.number, segment.c.input_bytes, segment.c.holder)
+    .join_from(pick, segment, (segment.c.batch_id == pick.c.batch_id) & (segment.c.lane_set == pick.c.lane_set))
+    .where(pick.c.batch_id == bindparam("batch_id"), pick.c.waiting > 0, text(WAITING), segment.c.rank == _FIRST_RANK)
 )
-_BY_RANK = select(segment.c.number, segment.c.input_bytes, segment.c.holder).where(
-    segment.c.batch_id == bindparam("batch_id"),
-    segment.c.lane_set == bindparam("lane_set"),
-    segment.c.rank == bindparam("rank"),
-    text(WAITING),
-)
-_TAKE = (
+_TAKE = Prepared(
     update(segment)
     .where(segment.c.batch_id == bindparam("of_batch"), segment.c.number == bindparam("of_number"), text(WAITING))
     .values(state="held", holder=bindparam("taker"), epoch=segment.c.epoch + 1, rank=segment.c.number)
     .returning(segment)
 )
-_NEXT_TURN = (
+_NEXT_TURN = Prepared(
     update(batch)
     .where(batch.c.batch_id == bindparam("of_batch"))
     .values(turn=select(func.max(batch.c.turn)).scalar_subquery() + 1)
@@ -110,24 +106,29 @@ class Taker:
 def claim(connection: Connection, request: ClaimRequest, taker: Taker) -> Claims:
     _unpark(connection, taker.now_ms)
     claims = Claims()
+    fewer: backlog.Waiting = Counter()
+    served: dict[str, None] = {}
     candidates = _candidates(connection, request)
     while candidates and len(claims.taken) < request.limit:
         batch_id, lane_sets = candidates.pop(0)
         head = _head(connection, batch_id, lane_sets)
         if head is None:
             continue
-        row, lane_set = head
-        if claims.taken and request.max_bytes and claims.bytes + row.input_bytes > request.max_bytes:
+        if claims.taken and request.max_bytes and claims.bytes + head.input_bytes > request.max_bytes:
             break
-        _take(connection, claims, (SegmentKey(batch_id, row.number), row.holder, taker))
-        backlog.change_waiting(connection, {(batch_id, lane_set): -1})
-        connection.execute(_NEXT_TURN, {"of_batch": batch_id})
+        _take(connection, claims, (SegmentKey(batch_id, head.number), head.holder, taker))
+        fewer[batch_id, head.lane_set] -= 1
+        served.pop(batch_id, None)
+        served[batch_id] = None
         candidates.append((batch_id, lane_sets))
+    backlog.change_waiting(connection, fewer)
+    for batch_id in served:  # in the order of their last turns
+        _NEXT_TURN.run(connection, {"of_batch": batch_id})
     return claims
 
 
 def _unpark(connection: Connection, now_ms: int) -> None:
-    due = connection.execute(_DUE, {"now_ms": now_ms}).all()
+    due = _DUE.all(connection, {"now_ms": now_ms})
     if due:
         connection.execute(_UNPARK, [{"of_batch": row.batch_id, "of_number": row.number} for row in due])
         backlog.change_waiting(connection, Counter((row.batch_id, row.lane_set) for row in due))
@@ -135,11 +136,13 @@ def _unpark(connection: Connection, now_ms: int) -> None:
 
 def _candidates(connection: Connection, request: ClaimRequest) -> list[tuple[str, set[str]]]:
     """The first batches in turn that have waiting segments in lane sets that can send, at most `limit` of them."""
-    if request.batch_id:
-        picks = connection.execute(_PICKS_OF_ONE, {"batch_id": request.batch_id})
-    else:
-        picks = connection.execute(_PICKS)
     found: dict[str, set[str]] = {}
+    if request.batch_id:
+        for batch_id, lane_set in _PICKS_OF_ONE.all(connection, {"batch_id": request.batch_id}):
+            if (batch_id, lane_set) not in request.exclude:
+                found.setdefault(batch_id, set()).add(lane_set)
+        return list(found.items())
+    picks = connection.execute(_PICKS)
     for batch_id, lane_set in picks:
         if (batch_id, lane_set) in request.exclude:
             continue
@@ -150,22 +153,18 @@ def _candidates(connection: Connection, request: ClaimRequest) -> list[tuple[str
     return list(found.items())
 
 
-def _head(connection: Connection, batch_id: str, lane_sets: set[str]) -> tuple[Row[*tuple[Any, ...]], str] | None:
-    """The batch's first waiting segment that can send (its number, input bytes, last holder), and its lane set."""
-    heads = connection.execute(_HEADS, {"batch_id": batch_id}).all()
-    able = [(rank, lane_set) for lane_set, rank in heads if lane_set in lane_sets and rank is not None]
-    if not able:
-        return None
-    rank, lane_set = min(able)
-    row = connection.execute(_BY_RANK, {"batch_id": batch_id, "lane_set": lane_set, "rank": rank}).one()
-    return row, lane_set
+def _head(connection: Connection, batch_id: str, lane_sets: set[str]) -> StoredRow | None:
+    """The batch's first waiting segment that can send (its lane_set, rank, number, input_bytes, last holder)."""
+    heads = [row for row in _HEADS.all(connection, {"batch_id": batch_id}) if row.lane_set in lane_sets]
+    return min(heads, key=lambda row: (row.rank, row.lane_set), default=None)
 
 
 def _take(connection: Connection, claims: Claims, what: tuple[SegmentKey, int, Taker]) -> None:
     """`what` is (the segment, the worker it was lost with or 0, who takes it)."""
     key, lost_with, taker = what
     of = {"of_batch": key.batch_id, "of_number": key.number}
-    row = connection.execute(_TAKE, of | {"taker": taker.worker_id}).one()
+    row = _TAKE.first(connection, {**of, "taker": taker.worker_id})
+    assert row is not None, "a segment that waits is there to be taken"
     untouched = row.epoch == FIRST_EPOCH and row.open == len(row.row_map)
     found = [] if untouched else parts.read(connection, key)
     in_round = frames.last_records(parts.of_round(found, row.round))
@@ -189,7 +188,7 @@ def _take(connection: Connection, claims: Claims, what: tuple[SegmentKey, int, T
     claims.taken.append(_claimed(row, (inputs, len(packed_input)), (in_round, previous, resolution)))
 
 
-def _previous(row: Row[Any], found: list[Frame]) -> dict[int, Record]:
+def _previous(row: StoredRow, found: list[Frame]) -> dict[int, Record]:
     """The record that each row reopened in this round had at the end of the one before."""
     if row.previous_map is None:
         return {}
@@ -197,7 +196,7 @@ def _previous(row: Row[Any], found: list[Frame]) -> dict[int, Record]:
     return {number: record for number, record in records.items() if row.previous_map[number]}
 
 
-def _resolve(connection: Connection, row: Row[Any], known: tuple[SegmentInput, dict[int, Record]]) -> Resolution:
+def _resolve(connection: Connection, row: StoredRow, known: tuple[SegmentInput, dict[int, Record]]) -> Resolution:
     inputs, last = known
     owner = connection.execute(_BATCH, {"batch_id": row.batch_id}).one()
     spec = spec_of(owner)
@@ -215,7 +214,7 @@ def _resolve(connection: Connection, row: Row[Any], known: tuple[SegmentInput, d
     )
 
 
-def _settle_doubt(connection: Connection, place: Place, what: tuple[Resolution, Row[Any], Taker]) -> None:
+def _settle_doubt(connection: Connection, place: Place, what: tuple[Resolution, StoredRow, Taker]) -> None:
     """Writes what became of the doubt: notes under the new epoch, the taker's tally, the map."""
     resolution, row, taker = what
     key = place.key
@@ -235,7 +234,7 @@ def _settle_doubt(connection: Connection, place: Place, what: tuple[Resolution, 
     connection.execute(_SET_MAP, values)
 
 
-def _window(row: Row[Any], resolution: Resolution | None) -> int:
+def _window(row: StoredRow, resolution: Resolution | None) -> int:
     """A window narrows with each death and stands until an outcome is checkpointed; doubt without a death sets none."""
     if resolution is None or not row.deaths:
         return int(row.window)
@@ -243,7 +242,7 @@ def _window(row: Row[Any], resolution: Resolution | None) -> int:
 
 
 def _claimed(
-    row: Row[Any],
+    row: StoredRow,
     inputs: tuple[SegmentInput, int],
     known: tuple[dict[int, Record], dict[int, Record], Resolution | None],
 ) -> ClaimedSegment:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from batchwright.core import row_map
 from batchwright.core.errors import WrongState
@@ -15,6 +14,7 @@ from batchwright.core.records import Tally
 from batchwright.ports.store import NewBatch, NewSegment
 from batchwright.store import backlog, batches, idempotency, ledger, turning, webhooks
 from batchwright.store.blobs import MAX_BYTES, TableBlobs, input_key, intake_key
+from batchwright.store.prepared import StoredRow
 from batchwright.store.schema import NOBODY, batch, custom_ids, part, segment
 
 _CREATE = insert(batch)
@@ -128,14 +128,14 @@ def close(connection: Connection, batch_id: str, now_ms: int) -> None:
     turning.settle_if_done(connection, batch_id, now_ms)
 
 
-def _accepting(connection: Connection, batch_id: str) -> Row[Any]:
+def _accepting(connection: Connection, batch_id: str) -> StoredRow:
     row = batches.get(connection, batch_id)
     if row.phase != "accepting":
         raise WrongState(f"The intake of batch {batch_id} is closed: it takes no more rows and cannot be closed again.")
     return row
 
 
-def _fresh(connection: Connection, row: Row[Any], segments: Sequence[NewSegment]) -> list[NewSegment]:
+def _fresh(connection: Connection, row: StoredRow, segments: Sequence[NewSegment]) -> list[NewSegment]:
     fresh: list[NewSegment] = []
     number, index = row.segments, row.rows
     for new in segments:

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, text, update
 
 from batchwright.core.records import Tally, UsageKey, UsageSum
 from batchwright.store import dialect
+from batchwright.store.prepared import Prepared
 from batchwright.store.schema import (
     HAS_HOLDER,
     TALLY_COLUMNS,
@@ -23,9 +24,11 @@ from batchwright.store.schema import (
     worker,
 )
 
-_ADD_TALLY = dialect.insert_or_add(tally, TALLY_COLUMNS)
-_ADD_COUNT = dialect.insert_or_add(tally_count, ("rows",))
-_ADD_USAGE = dialect.insert_or_add(usage, USAGE_COLUMNS)
+_TALLY_KEY = ("batch_id", "round", "worker_id")
+_USAGE_KEY = ("day", "account", "model", "vendor", "tenant", "key_id", "endpoint", "worker_id")
+_ADD_TALLY = Prepared(dialect.insert_or_add(tally, TALLY_COLUMNS), (*_TALLY_KEY, *TALLY_COLUMNS))
+_ADD_COUNT = Prepared(dialect.insert_or_add(tally_count, ("rows",)), (*_TALLY_KEY, "byte", "rows"))
+_ADD_USAGE = Prepared(dialect.insert_or_add(usage, USAGE_COLUMNS), (*_USAGE_KEY, *USAGE_COLUMNS))
 _ADD_ALLOWANCE = dialect.insert_or_add(allowance, ("picousd",))
 
 _OF_ROUND = (tally.c.batch_id == bindparam("batch_id"), tally.c.round == bindparam("round"))
@@ -73,10 +76,10 @@ def add_tally(connection: Connection, batch_id: str, round_worker: tuple[int, in
     key = {"batch_id": batch_id, "round": round_, "worker_id": worker_id}
     sums = {name: getattr(delta, name) for name in TALLY_COLUMNS}
     if any(sums.values()):
-        connection.execute(_ADD_TALLY, key | sums)
+        _ADD_TALLY.run(connection, key | sums)
     counts = [key | {"byte": byte, "rows": rows} for byte, rows in delta.counts.items() if rows]
     if counts:
-        connection.execute(_ADD_COUNT, counts)
+        _ADD_COUNT.run_many(connection, counts)
 
 
 def sum_tally(connection: Connection, batch_id: str, round_: int) -> Tally:
@@ -114,7 +117,7 @@ def add_usage(connection: Connection, worker_id: int, deltas: Mapping[UsageKey, 
         for key, delta in deltas.items()
     ]
     if rows:
-        connection.execute(_ADD_USAGE, rows)
+        _ADD_USAGE.run_many(connection, rows)
 
 
 def draw_allowance(connection: Connection, batch_id: str, worker_id: int, picousd: int) -> None:

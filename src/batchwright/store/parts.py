@@ -11,6 +11,7 @@ from batchwright.ports.store import SegmentKey
 from batchwright.store import blobs
 from batchwright.store.blobs import TableBlobs, result_key
 from batchwright.store.folding import fold
+from batchwright.store.prepared import Prepared
 from batchwright.store.schema import blob, part
 from batchwright.wire import frames
 
@@ -21,9 +22,9 @@ ones, which pack badly, and time enough to merge them."""
 MERGE_BYTES = 32 * 1024 * 1024
 """Records that are folded in memory at once: what packs well can be much larger than its blobs."""
 
-_ADD = insert(part)
+_ADD = Prepared(insert(part), ("batch_id", "number", "round", "epoch", "seq", "blob_key", "offset", "length"))
 _DELETE = delete(part).where(part.c.batch_id == bindparam("of_batch"), part.c.number == bindparam("of_number"))
-_FRAMES = (
+_FRAMES = Prepared(
     select(
         part.c.round,
         part.c.blob_key,
@@ -34,7 +35,9 @@ _FRAMES = (
     .where(part.c.batch_id == bindparam("batch_id"), part.c.number == bindparam("number"))
     .order_by(part.c.round, part.c.epoch, part.c.seq)
 )
-_LENGTHS = select(part.c.length).where(part.c.batch_id == bindparam("batch_id"), part.c.number == bindparam("number"))
+_LENGTHS = Prepared(
+    select(part.c.length).where(part.c.batch_id == bindparam("batch_id"), part.c.number == bindparam("number"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Merged:
 
 def read(connection: Connection, key: SegmentKey) -> list[Frame]:
     """A segment's frames in (round, epoch, seq) order."""
-    rows = connection.execute(_FRAMES, {"batch_id": key.batch_id, "number": key.number})
+    rows = _FRAMES.all(connection, {"batch_id": key.batch_id, "number": key.number})
     return [Frame(round_, blob_key, packed) for round_, blob_key, packed in rows]
 
 
@@ -75,7 +78,7 @@ def merge(connection: Connection, key: SegmentKey, ended: tuple[bytes, bytes]) -
     parts.
     """
     counted, last = ended
-    lengths = list(connection.execute(_LENGTHS, {"batch_id": key.batch_id, "number": key.number}).scalars())
+    lengths = [length for (length,) in _LENGTHS.all(connection, {"batch_id": key.batch_id, "number": key.number})]
     if len(lengths) + bool(last) <= MERGE_ABOVE or sum(lengths) + len(last) > blobs.MAX_BYTES:
         return None
     before = read(connection, key)
@@ -95,7 +98,7 @@ def publish(connection: Connection, place: Place, merged: Merged, now_ms: int) -
     blob_key = result_key(key.batch_id, key.number, (place.round, place.epoch))
     connection.execute(_DELETE, {"of_batch": key.batch_id, "of_number": key.number})
     TableBlobs(connection).put(blob_key, merged.packed)
-    connection.execute(_ADD, [_row(place, blob_key, (0, len(merged.packed)))])
+    _ADD.run(connection, _row(place, blob_key, (0, len(merged.packed))))
     blobs.supersede(connection, merged.replaces, now_ms)
 
 
@@ -109,7 +112,7 @@ def write(connection: Connection, blob_key: str, packed: Sequence[tuple[Place, b
         rows.append(_row(place, blob_key, (offset, len(frame))))
         offset += len(frame)
     TableBlobs(connection).put(blob_key, b"".join(frame for _, frame in packed))
-    connection.execute(_ADD, rows)
+    _ADD.run_many(connection, rows)
 
 
 def of_round(found: Iterable[Frame], round_: int) -> list[bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, exists, func, select, text
+from sqlalchemy import Connection, Select, bindparam, exists, func, select, text
 
 from batchwright.core import row_map
 from batchwright.core.batch_state import BatchFacts
@@ -19,6 +19,7 @@ from batchwright.store import batches, ledger, parts, pausing
 from batchwright.store.blobs import TableBlobs, input_key
 from batchwright.store.connections import Connections
 from batchwright.store.folding import fold, slices
+from batchwright.store.prepared import Prepared, StoredRow
 from batchwright.store.schema import USAGE_COLUMNS, batch, custom_ids, file_batch, segment, usage
 from batchwright.wire import frames
 
@@ -29,7 +30,7 @@ SCAN_SEGMENTS = 256
 NO_END = 2**62
 PREFIX_END = "\U0010ffff"
 
-_FROM = (
+_FROM = Prepared(
     select(segment)
     .where(
         segment.c.batch_id == bindparam("batch_id"),
@@ -39,7 +40,7 @@ _FROM = (
     .order_by(segment.c.number)
     .limit(bindparam("at_most"))
 )
-_HOLDING = (
+_HOLDING = Prepared(
     select(segment.c.number)
     .where(segment.c.batch_id == bindparam("batch_id"), segment.c.first_index <= bindparam("first_index"))
     .order_by(segment.c.first_index.desc())
@@ -79,7 +80,7 @@ def get_batch(connection: Connection, batch_id: str) -> BatchRow:
     return batch_row(connection, batches.get(connection, batch_id))
 
 
-def batch_row(connection: Connection, row: Row[Any]) -> BatchRow:
+def batch_row(connection: Connection, row: StoredRow) -> BatchRow:
     tally = ledger.sum_tally(connection, row.batch_id, row.round)
     taken = 0
     if row.cap_picousd >= 0:
@@ -156,7 +157,8 @@ def read_segments(
     with connections.read() as connection:
         batches.get(connection, batch_id)
         key = {"batch_id": batch_id, "first_index": first_index}
-        first = connection.execute(_HOLDING, key).scalar_one_or_none() or 0
+        holding = _HOLDING.first(connection, key)
+        first = holding.number if holding is not None else 0
     return _segments(connections, batch_id, first, wish)
 
 
@@ -169,7 +171,7 @@ def _segments(connections: Connections, batch_id: str, first: int, wish: Segment
             # Removed meanwhile it would end early, and look like all of it.
             batches.get(connection, batch_id)
             where = {"batch_id": batch_id, "first": first, "end_index": wish.end_index, "at_most": at_most}
-            rows = connection.execute(_FROM, where).all()
+            rows = _FROM.all(connection, where)
             for row in rows:
                 first = row.number + 1
                 counted = counted_map(row)
@@ -182,7 +184,7 @@ def _segments(connections: Connections, batch_id: str, first: int, wish: Segment
             return
 
 
-def counted_map(row: Row[Any]) -> bytes:
+def counted_map(row: StoredRow) -> bytes:
     """A segment's row map as it counts."""
     closed_as = FailureKind(row.closed_as) if row.closed_as else None
     return row_map.read_closed(row.row_map, closed_as, row.previous_map)
@@ -204,13 +206,13 @@ def has_any(counted: bytes, wanted: frozenset[int]) -> bool:
 class _Loaded:
     """A segment's stored bytes, still packed."""
 
-    row: Row[Any]
+    row: StoredRow
     counted: bytes
     packed: list[bytes]
     input: SegmentInput | None
 
 
-def _load(connection: Connection, row: Row[Any], counted: bytes, wish: SegmentWish) -> _Loaded:
+def _load(connection: Connection, row: StoredRow, counted: bytes, wish: SegmentWish) -> _Loaded:
     found = parts.read(connection, SegmentKey(row.batch_id, row.number))
     inputs = None
     if wish.with_input:
