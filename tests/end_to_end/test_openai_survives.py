@@ -1,5 +1,5 @@
-"""Killed in the middle of an upload or of taking a file's rows in: whoever serves next finishes it, and nothing stays
-of what nobody can finish."""
+"""Killed in the middle of an upload, of taking a file's rows in or of removing it: whoever comes next finishes it, and
+nothing stays of what nobody can finish."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import openai
 import pytest
 from openai.types import Batch
 
+from batchwright.store.open import open_store
 from support.command_line import CommandLine
 from support.openai_client import CHAT, chat_rows, rows_file, upload
 from support.served_process import ServedProcess, killed_at, served
 
 ROWS = 350
+"""Four pieces and four segments of the watched command, each written in a transaction of its own."""
 KEY = {"Idempotency-Key": "nightly"}
-"""350 rows are four segments of the watched command, each written in a transaction of its own."""
+FAR_MS = 2**50
 
 
 def create(service: ServedProcess, file_id: str) -> Batch:
@@ -81,7 +83,37 @@ def blobs(command: CommandLine, prefix: str) -> int:
     return int(count)
 
 
-@pytest.mark.parametrize("point", ["before add_piece:3", "after add_piece", "before finish_file"])
+def sweep(command: CommandLine, batch_id: str = "") -> list[str]:
+    """All that can go, goes. Returns what is wrong with the batch then, if one is named."""
+    store = open_store(command.state / "batchwright.sqlite")
+    try:
+        while store.sweep_files(FAR_MS):
+            pass
+        return store.check(batch_id) if batch_id else []
+    finally:
+        store.close()  # before `blobs` looks: it reads the file through another library
+
+
+@pytest.mark.parametrize(("point", "left"), [("before sweep_files:2", 3), ("after sweep_files:2", 2)])
+def test_a_deleted_file_is_there_for_its_batch_and_goes_with_it(command: CommandLine, point: str, left: int) -> None:
+    """Four pieces; each step of the watched command removes one."""
+    watched = killed_at(command, "-")
+    with served(command, "--simulate", program=watched) as service:
+        batch = create(service, upload(service.sdk, chat_rows(*(f"w{number}" for number in range(ROWS)))).id)
+        service.ended(batch.id)
+        service.sdk.files.delete(batch.input_file_id)
+        service.started.interrupt()  # a killed service may have held the sweeper's lease
+        assert service.started.end().code == 0
+    assert sweep(command, batch.id) == [], "its rows are all there"
+    assert blobs(command, "file/") == 4
+    assert command("delete", batch.id, "--yes").code == 0
+    assert command.start("list", program=killed_at(command, point)).end().code == -9, "it sweeps before it lists"
+    assert blobs(command, "file/") == left
+    sweep(command)
+    assert (blobs(command, "file/"), blobs(command, "input/")) == (0, 0)
+
+
+@pytest.mark.parametrize("point", ["before add_pieces:3", "after add_pieces", "before finish_file"])
 def test_an_upload_that_was_cut_off_leaves_nothing(command: CommandLine, point: str) -> None:
     data = chat_rows(*(f"w{number}" for number in range(ROWS)))
     with served(command, "--simulate", program=killed_at(command, point)) as service:

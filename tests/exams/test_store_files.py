@@ -9,27 +9,30 @@ import pytest
 
 from batchwright.core.errors import KeyReused, NoSuchBatch, NoSuchFile, WrongState
 from batchwright.core.failures import FailureKind
+from batchwright.core.records import Pieces
 from batchwright.core.tenants import Tenant
 from batchwright.core.webhooks import EVERY_EVENT, EventType
 from batchwright.ports.files import FileBatchRow, FilePage, LineError, StoredFile
-from batchwright.ports.store import Idempotency, NewBatch, Store
+from batchwright.ports.store import Idempotency, NewBatch, SegmentView, Store
 from batchwright.ports.webhooks import Webhook
-from support.store_drive import INTAKE, Worker, new_segment, spec
+from support.store_drive import FAILED, INTAKE, Worker, file_piece, new_segment, spec
 
 DAY_MS = 86_400_000
+BODIES = [b'{"row":%d}' % row for row in range(4)]
+"""Of `new_segment`, and of `file_piece`."""
 ERROR = LineError(code="invalid_json_line", line=2, message="The line is no JSON.", param=None)
 
 
 def upload(store: Store, file_id: str, *, pieces: int = 2, expires_at_ms: int = 0, account: str = "acme") -> StoredFile:
     store.begin_file(file_id, account, owner="a lock", now_ms=1_000)
-    for number in range(pieces):
-        store.add_piece(file_id, b"piece %d" % number)
+    store.add_pieces(file_id, [file_piece()] * (pieces - 1))
+    store.add_pieces(file_id, [file_piece()])
     file = StoredFile(
         file_id=file_id,
         account=account,
         purpose="batch",
         filename="rows.jsonl",
-        size=pieces * 7,
+        size=pieces * 40,
         pieces=pieces,
         created_at_ms=1_000,
         expires_at_ms=expires_at_ms,
@@ -65,7 +68,7 @@ def names(store: Store, now_ms: int = 3_000, account: str = "acme", **page: obje
 
 def test_a_file_is_there_once_it_has_arrived(store: Store) -> None:
     store.begin_file("file-a", "acme", owner="a lock", now_ms=1_000)
-    store.add_piece("file-a", b"piece 0")
+    store.add_pieces("file-a", [b"piece 0"])
     assert store.arriving_files() == [("file-a", "a lock")]
     with pytest.raises(NoSuchFile):
         store.find_file("acme", "file-a", 1_000)
@@ -74,14 +77,19 @@ def test_a_file_is_there_once_it_has_arrived(store: Store) -> None:
     assert store.arriving_files() == []
     file = upload(store, "file-b")
     assert store.find_file("acme", "file-b", 1_000) == file
-    assert [store.read_piece("file-b", number) for number in range(store.count_pieces("file-b"))] == [
-        b"piece 0",
-        b"piece 1",
-    ]
     with pytest.raises(NoSuchFile):
-        store.add_piece("file-b", b"")
+        store.add_pieces("file-b", [b""])
     with pytest.raises(NoSuchFile):
         store.finish_file(file)
+
+
+def test_pieces_are_numbered_as_they_came(store: Store) -> None:
+    store.begin_file("file-a", "acme", owner="a lock", now_ms=1_000)
+    for packed in ([b"0", b"1"], [], [b"2"], [b"3", b"4"]):
+        store.add_pieces("file-a", packed)
+    assert [store.read_piece("file-a", number) for number in range(store.count_pieces("file-a"))] == [
+        b"%d" % number for number in range(5)
+    ]
 
 
 def test_a_file_is_its_accounts(store: Store) -> None:
@@ -104,24 +112,127 @@ def test_files_are_listed_in_pages(store: Store) -> None:
     assert names(store, after=made[1]) == made[:1], "a page goes on from a file that was deleted meanwhile"
 
 
+def sweep(store: Store, now_ms: int = 4_000) -> list[int]:
+    """What each step did, to the end."""
+    steps: list[int] = []
+    while done := store.sweep_files(now_ms):
+        steps.append(done)
+    return steps
+
+
+def take_in(store: Store, batch_id: str, file_id: str, *, segments: int = 2) -> None:
+    """A batch, claimable, whose rows lie in the file's first pieces."""
+    make(store, batch_id, file_id)
+    store.add_segments(batch_id, [new_segment(number, within=Pieces(file_id, number, 1)) for number in range(segments)])
+    store.close_file_intake(batch_id, 2_500, model="m")
+
+
+def is_there(store: Store, file_id: str) -> bool:
+    try:
+        store.read_piece(file_id, 0)
+    except NoSuchFile:
+        return False
+    return True
+
+
+def inputs_of(store: Store, batch_id: str = "batch_a") -> list[SegmentView]:
+    return list(store.read_segments(batch_id, with_input=True))
+
+
 @pytest.mark.parametrize("ended", ["deleted", "expired"])
-def test_bytes_go_once_nobody_needs_them(store: Store, ended: str) -> None:
+def test_the_bytes_of_a_file_go_with_the_last_batch_of_it(store: Store, ended: str) -> None:
     upload(store, "file-a", pieces=100, expires_at_ms=5_000)
     upload(store, "file-b")
-    make(store)
+    make(store, "batch_a")
     if ended == "deleted":
         store.hide_file("file-a")
     now_ms = 4_999 if ended == "deleted" else 5_000
     with pytest.raises(NoSuchFile):
         store.find_file("acme", "file-a", now_ms)
-    assert store.sweep_files(now_ms) == 0, "a batch is to take its rows in"
-    assert store.read_piece("file-a", 99) == b"piece 99"
-    store.add_segments("batch_a", [new_segment(0)])
+    assert sweep(store, now_ms) == [1], "kept for the batch that is to take its rows in, and not looked at again"
+    store.add_segments("batch_a", [new_segment(number, within=Pieces("file-a", number, 1)) for number in range(100)])
     store.close_file_intake("batch_a", 4_000, model="m")
-    assert [store.sweep_files(now_ms) for _ in range(3)] == [64, 36, 0]
-    with pytest.raises(NoSuchFile):
-        store.read_piece("file-a", 0)
+    worker = Worker(store)
+    (held,) = worker.claim()
+    assert [row.body for row in held.claimed.input.rows] == BODIES
+    worker.finish(held)
+    assert worker.run() == 99
+    assert sweep(store, now_ms) == []
+    assert [[row.body for row in (view.input and view.input.rows) or ()] for view in inputs_of(store)] == [BODIES] * 100
+    store.drop_batch("batch_a")
+    assert sweep(store, now_ms) == [64, 36]
+    assert not is_there(store, "file-a")
     assert names(store, now_ms) == ["file-b"]
+
+
+def test_batches_of_one_file_share_its_bytes(store: Store) -> None:
+    upload(store, "file-a")
+    for batch_id in ("batch_a", "batch_b", "batch_c"):
+        take_in(store, batch_id, "file-a")
+    store.hide_file("file-a")
+    assert sweep(store) == [1]
+    worker = Worker(store)
+    worker.run()
+    store.drop_batch("batch_b")
+    assert sweep(store) == [1], "it is looked at once more, and kept"
+    store.drop_batch("batch_a")
+    sweep(store)
+    assert [len(view.row_map) for view in inputs_of(store, "batch_c")] == [4, 4]
+    store.drop_batch("batch_c")
+    assert sweep(store) == [2]
+    assert not is_there(store, "file-a")
+
+
+def test_a_refused_batch_needs_no_file(store: Store) -> None:
+    upload(store, "file-a")
+    for batch_id in ("batch_a", "batch_b"):
+        make(store, batch_id)
+        store.add_segments(batch_id, [new_segment(0, within=Pieces("file-a", 0, 1))])
+    store.hide_file("file-a")
+    assert sweep(store) == [1]
+    store.refuse_file_batch("batch_a", [ERROR], 3_000)
+    assert sweep(store) == [1]
+    store.refuse_file_batch("batch_b", [ERROR], 3_000)
+    assert sweep(store) == [2]
+
+
+def test_a_file_is_not_found_again_once_some_of_it_is_removed(store: Store) -> None:
+    """With a clock that is set back."""
+    upload(store, "file-a", pieces=100, expires_at_ms=5_000)
+    assert store.sweep_files(5_000) == 64
+    with pytest.raises(NoSuchFile):
+        store.find_file("acme", "file-a", 4_000)
+    assert sweep(store, 4_000) == [36]
+
+
+def test_a_file_that_is_there_outlives_its_batches(store: Store) -> None:
+    upload(store, "file-a")
+    take_in(store, "batch_a", "file-a")
+    Worker(store).run()
+    store.drop_batch("batch_a")
+    assert sweep(store) == []
+    take_in(store, "batch_b", "file-a")
+    assert Worker(store, name="next").run() == 2
+
+
+def test_a_claim_counts_the_bytes_that_it_reads(store: Store) -> None:
+    upload(store, "file-a")
+    take_in(store, "batch_a", "file-a", segments=1)
+    (held,) = Worker(store).claim()
+    segment = new_segment(0, within=Pieces("file-a", 0, 1))
+    assert held.claimed.input_bytes == len(segment.input) + len(file_piece())
+
+
+def test_a_round_of_a_batch_reads_the_file_again(store: Store) -> None:
+    upload(store, "file-a")
+    take_in(store, "batch_a", "file-a")
+    store.hide_file("file-a")
+    sweep(store)
+    worker = Worker(store)
+    worker.run(byte=FAILED)
+    assert store.reopen("batch_a", frozenset({FAILED}), 3_000).rows == 8
+    sweep(store)
+    assert [row.body for row in worker.one().claimed.input.rows] == BODIES
 
 
 def test_a_batch_needs_a_file_that_is_there(store: Store) -> None:

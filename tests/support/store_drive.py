@@ -12,7 +12,7 @@ from batchwright.core.batch_spec import BatchSpec, Destination
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind
 from batchwright.core.identity import hash_custom_id
-from batchwright.core.records import InputRow, Record, SegmentInput, Tally, UsageKey, UsageSum
+from batchwright.core.records import InputRow, Pieces, Record, SegmentInput, Tally, UsageKey, UsageSum
 from batchwright.core.tenants import Tenant
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.store import (
@@ -28,6 +28,7 @@ from batchwright.ports.store import (
     Store,
 )
 from batchwright.wire import frames
+from batchwright.wire.file_bodies import FileLine, find_bodies
 
 OK = row_map.PLAIN_SUCCESS
 FAILED = row_map.KIND_BYTES[FailureKind.INVALID_REQUEST]
@@ -70,15 +71,24 @@ def new_segment(
     refused: Iterable[int] = (),
     ids: Sequence[str | None] = (),
     padding: int = 0,
+    within: Pieces | None = None,
 ) -> NewSegment:
-    """A segment as intake cuts it; `refused` rows have ended as `invalid_row`. All segments before it have `rows`."""
+    """A segment as intake cuts it; `refused` rows have ended as `invalid_row`. All segments before it have `rows`.
+
+    `within`: where its bodies lie, as `file_piece` makes one.
+    """
     bad = frozenset(refused)
     names = list(ids) or [None] * rows
     inputs = [
         InputRow(body=b'{"row":%d}' % row, custom_id=names[row], worst_picousd=WORST, line=row + 1)
         for row in range(rows)
     ]
-    packed = frames.pack_input(SegmentInput(lanes=lanes.split("\n"), rows=inputs))
+    segment_input = SegmentInput(lanes=lanes.split("\n"), rows=inputs)
+    if within is None:
+        packed = frames.pack_input(segment_input)
+    else:
+        lines = [FileLine(row * (len(inputs[0].body) + 1), inputs[row].body) for row in range(rows)]
+        packed = frames.pack_input_of_file(segment_input, find_bodies(within, lines, [item.body for item in inputs]))
     records = [Record(row=row, byte=REFUSED_ROW, attempts=0, used=0, message="no body") for row in sorted(bad)]
     return NewSegment(
         number=number,
@@ -89,7 +99,13 @@ def new_segment(
         lane_set="" if len(bad) == rows else lanes,
         records=frames.pack_records(records) if records else b"",
         id_hashes=b"".join(bytes(8) if name is None else hash_custom_id(name) for name in names) if ids else b"",
+        piece_bytes=0 if within is None else within.count * len(file_piece(rows)),
     )
+
+
+def file_piece(rows: int = 4) -> bytes:
+    """A piece of an upload, packed, with the bodies of a segment as lines."""
+    return frames.pack_piece(b"".join(b'{"row":%d}\n' % row for row in range(rows)))
 
 
 def submit(

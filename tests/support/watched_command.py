@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from batchwright import assemble
-from batchwright.engine import file_intake, intake, stored_upload
+from batchwright.engine import file_intake, intake, piece_cutter, stored_upload
 from batchwright.engine.sender import Sender
 from batchwright.engine.worker import WorkerParts
 from batchwright.runner import export
 from batchwright.store import dropping, repricing, rounds
+from batchwright.store import files as store_files
 from batchwright.vendors.openai import OpenAIVendor
 
 LAYOUT = struct.Struct("=QQQ")
@@ -42,7 +43,7 @@ STORE_STEPS = (
     "close_step",
     "resume_batch",
     "reprice",
-    "add_piece",
+    "add_pieces",
     "finish_file",
     "create_file_batch",
     "begin_intake_again",
@@ -176,9 +177,12 @@ def _in_small_steps() -> None:
     places[0].WRITE_BYTES = 1
     places[0].SEGMENT_ROWS = 100
     places[1].STEP = 1
-    files: Any = (file_intake, stored_upload)
+    files: Any = (file_intake, stored_upload, piece_cutter)
     files[0].WRITE_BYTES = 1
-    files[1].PIECE_BYTES = 20_000
+    files[1].WRITE_BYTES = 1
+    files[2].SEGMENT_ROWS = 100
+    uploads: Any = store_files
+    uploads.SWEPT_PIECES = 1
 
 
 def main(arguments: Sequence[str]) -> None:

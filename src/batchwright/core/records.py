@@ -196,6 +196,14 @@ class SegmentKey(NamedTuple):
     number: int
 
 
+class Pieces(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Consecutive pieces of an uploaded file, which together are whole lines (`ports.files`)."""
+
+    file_id: str
+    first: int
+    count: int
+
+
 class SegmentInput(msgspec.Struct, array_like=True, gc=False):
     """A segment's input blob, decoded: `lanes` are texts of `core.batch_spec.LaneKey`, `rows` in row order."""
 

@@ -55,20 +55,25 @@ class LanePrices:
 
 
 def with_worst_cases(chunks: Iterable[Sequence[SourceRow]], prices: LanePrices) -> Iterator[Sequence[SourceRow]]:
-    """Sets every sendable row's `worst_picousd`, and whether it has none."""
+    """As `set_worst_cases`, of each chunk as it comes."""
     for chunk in chunks:
-        for source in chunk:
-            if not source.lane:
-                continue
-            row = source.row
-            if row.route:
-                prices.set_dearest(source)
-                continue
-            price = prices(source.lane)
-            if price is not None:
-                row.worst_picousd = worst_case(price, len(row.body), row.output_tokens) or 0
-            source.unbounded = not row.worst_picousd and not (price is not None and price.zero_rated)
+        set_worst_cases(chunk, prices)
         yield chunk
+
+
+def set_worst_cases(chunk: Sequence[SourceRow], prices: LanePrices) -> None:
+    """Sets every sendable row's `worst_picousd`, and whether it has none."""
+    for source in chunk:
+        if not source.lane:
+            continue
+        row = source.row
+        if row.route:
+            prices.set_dearest(source)
+            continue
+        price = prices(source.lane)
+        if price is not None:
+            row.worst_picousd = worst_case(price, len(row.body), row.output_tokens) or 0
+        source.unbounded = not row.worst_picousd and not (price is not None and price.zero_rated)
 
 
 def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], prices: LanePrices) -> Iterator[Sequence[SourceRow]]:

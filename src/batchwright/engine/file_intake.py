@@ -1,5 +1,8 @@
 """The rows of a stored file on their way into its batch: in the background, whole or not at all.
 
+What is written of a row is what its batch makes of it: its lane, its custom id, the most it can cost. Its body stays in
+the file, and the segment says where (`wire.file_bodies`).
+
 The batch is durable (`accepting`) before its rows are read. Whoever takes them in holds the batch's lock; an intake
 whose lock is free was left by a process that ended, and is begun again by the next that looks, from the file as it is
 stored. If the file has lines that cannot be sent, the batch ends as refused, with the first of what is wrong.
@@ -9,26 +12,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.errors import BatchwrightError, Finding, NoSuchBatch, NoSuchFile
+from batchwright.core.records import SegmentInput
 from batchwright.core.routes import lanes_of_routes
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
-from batchwright.engine.bounds import LanePrices, with_worst_cases
+from batchwright.engine.bounds import LanePrices, set_worst_cases
 from batchwright.engine.floor import FindPrice
-from batchwright.engine.intake import WRITE_BYTES, Cutter
+from batchwright.engine.intake import WRITE_BYTES, Place, make_segment
 from batchwright.engine.repeated_ids import hash_number, repeated_hashes
-from batchwright.engine.stored_upload import StoredUpload
+from batchwright.engine.stored_upload import Passage, read_passages
 from batchwright.engine.sweeper import SWEEP_EVERY_S, run_lock_name
 from batchwright.engine.writer import Writer
 from batchwright.ports.clock import Clock
 from batchwright.ports.files import FileBatchRow, LineError
 from batchwright.ports.locks import HeldLock, TakingLocks
 from batchwright.ports.store import NewSegment, Store
+from batchwright.wire.file_bodies import FileLine, find_bodies
+from batchwright.wire.frames import pack_input_of_file
 from batchwright.wire.json_text import BOM
-from batchwright.wire.line_reader import LongLine, read_lines
+from batchwright.wire.line_reader import LongLine
 from batchwright.wire.openai_input import CODES, OpenAILineDecoder
 from batchwright.wire.row_checks import Problem
 
@@ -36,8 +43,6 @@ MAX_ERRORS = 100
 """Kept of a file that cannot be sent; reading ends there."""
 MAX_REPEATED = 100_000
 """Distinct repeated ids that are told apart, so that the first lines with one are named."""
-CHUNK_ROWS = 500
-CHUNK_BYTES = 4 * 1024 * 1024
 AT_ONCE = 2
 """Files read at the same time by one process; the others wait in `accepting`."""
 
@@ -170,7 +175,7 @@ class FileIntake:
             size = 0
             while size < WRITE_BYTES and (segment := next(segments, None)) is not None:
                 taken.append(segment)
-                size += len(segment.input) + len(segment.records)
+                size += len(segment.input) + len(segment.records) + len(segment.id_hashes)
             return taken
 
         while taken := await asyncio.to_thread(next_write):
@@ -181,15 +186,10 @@ class FileIntake:
             await asyncio.to_thread(self._find_repeated, row)
 
     def _segments(self, row: FileBatchRow, spec: BatchSpec) -> Iterator[NewSegment]:
-        cutter = Cutter(self._parts.clock.now_ms, lanes_of_routes(spec.routes, spec.destinations))
+        """A segment of each passage that has rows. Bad rows too, so that repeated ids are found among all; but none of
+        a line that is too long. Ends at the last error that is kept."""
+        route_lanes = lanes_of_routes(spec.routes, spec.destinations)
         prices = LanePrices(self._parts.find_price, spec.destinations, spec.routes)
-        for chunk in with_worst_cases(self._chunks(row, spec), prices):
-            yield from cutter.add(chunk)
-        yield from cutter.rest()
-
-    def _chunks(self, row: FileBatchRow, spec: BatchSpec) -> Iterator[Sequence[SourceRow]]:
-        """The rows, good and bad: bad ones too, so that repeated ids are found among all. Ends at the last error that
-        is kept."""
         options = RowOptions(
             destinations=spec.destinations,
             routes=spec.routes,
@@ -197,39 +197,59 @@ class FileIntake:
             max_row_bytes=self._parts.max_row_bytes,
         )
         decoder = OpenAILineDecoder(options, row.endpoint)
-        chunk: list[SourceRow] = []
-        size = 0
-        for number, line in self._lines(row.file_id):
-            source = (
-                decoder.refuse_long(line.head, number, self._too_long(line))
-                if isinstance(line, LongLine)
-                else decoder.decode(line, number)
-            )
+        number = first_index = 0
+        for first_line, passage in self._passages(row.file_id):
+            lines, sources = self._decode(passage, decoder, first_line)
+            if len(self._errors) >= MAX_ERRORS or self._rows > self._parts.max_rows:
+                return
+            if sources:
+                set_worst_cases(sources, prices)
+                place = Place(number=number, first_index=first_index, now_ms=self._parts.clock.now_ms())
+                pack = partial(_pack, passage, lines)
+                segment = make_segment(sources, route_lanes, place, pack=pack)
+                yield replace(segment, piece_bytes=passage.packed_bytes)
+                number, first_index = number + 1, first_index + len(sources)
+
+    def _decode(
+        self, passage: Passage, decoder: OpenAILineDecoder, first_line: int
+    ) -> tuple[list[FileLine], list[SourceRow]]:
+        """The rows and their lines."""
+        lines: list[FileLine] = []
+        sources: list[SourceRow] = []
+        for number, line in enumerate(passage.lines, first_line):
+            if not isinstance(line, LongLine) and _is_blank(line.line):
+                continue
             self._rows += 1
             if self._rows > self._parts.max_rows:
                 self._refuse("too_many_tasks", f"The file has more than {self._parts.max_rows:,} requests.")
+                break
+            if isinstance(line, LongLine):
+                source = decoder.refuse_long(line.head, number, self._too_long(line))
+            else:
+                source = decoder.decode(line.line, number)
+                lines.append(line)
+                sources.append(source)
             for finding in () if source.finding is None else (source.finding, *source.also):
                 self._note(finding)
-            if len(self._errors) >= MAX_ERRORS or self._rows > self._parts.max_rows:
-                return
+            if len(self._errors) >= MAX_ERRORS:
+                break
             if len(self._models) < 2 and source.finding is None:
                 self._models.add(source.row.named_model)
-            chunk.append(source)
-            size += len(source.row.body)
-            if len(chunk) == CHUNK_ROWS or size >= CHUNK_BYTES:
-                yield chunk
-                chunk, size = [], 0
-        if chunk:
-            yield chunk
+        return lines, sources
 
-    def _lines(self, file_id: str) -> Iterator[tuple[int, bytes | LongLine]]:
-        """(its number, the line) of all lines that are not blank."""
-        number = 0
-        for lines in read_lines(StoredUpload(self._parts.store, file_id), self._parts.max_row_bytes):
-            for line in lines:
-                number += 1
-                if isinstance(line, LongLine) or (line and not line.isspace() and line.rstrip() != BOM):
-                    yield number, line
+    def _passages(self, file_id: str) -> Iterator[tuple[int, Passage]]:
+        """(the number of its first line, the passage)."""
+        first_line = 1
+        for passage in read_passages(self._parts.store, file_id, self._parts.max_row_bytes):
+            yield first_line, passage
+            first_line += len(passage.lines)
+
+    def _lines(self, file_id: str) -> Iterator[tuple[int, bytes]]:
+        """(its number, the line) of all lines but those that are too long."""
+        for first_line, passage in self._passages(file_id):
+            for number, line in enumerate(passage.lines, first_line):
+                if not isinstance(line, LongLine):
+                    yield number, line.line
 
     def _find_repeated(self, row: FileBatchRow) -> None:
         store, batch_id = self._parts.store, self._batch_id
@@ -239,7 +259,7 @@ class FileIntake:
         first_lines: dict[str, int] = {}
         decoder = OpenAILineDecoder(RowOptions(max_row_bytes=self._parts.max_row_bytes), row.endpoint)
         for number, line in self._lines(row.file_id):
-            custom_id = None if isinstance(line, LongLine) else decoder.decode(line, number).row.custom_id
+            custom_id = decoder.decode(line, number).row.custom_id
             if custom_id is None or hash_number(custom_id) not in repeated:
                 continue
             first = first_lines.setdefault(custom_id, number)
@@ -267,3 +287,11 @@ class FileIntake:
     def _too_long(self, line: LongLine) -> Problem:
         limit = self._parts.max_row_bytes
         return Problem("row_too_large", f"the line has {line.size:,} bytes; a row may have at most {limit:,}")
+
+
+def _is_blank(line: bytes) -> bool:
+    return not line or line.isspace() or line.rstrip() == BOM
+
+
+def _pack(passage: Passage, lines: Sequence[FileLine], rows: SegmentInput) -> bytes:
+    return pack_input_of_file(rows, find_bodies(passage.pieces, lines, [row.body for row in rows.rows]))

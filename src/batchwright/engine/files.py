@@ -13,7 +13,7 @@ from batchwright.core.rows import RowView
 from batchwright.core.tenants import Tenant
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.file_intake import FileIntakes
-from batchwright.engine.stored_upload import StoredUpload, StoreUpload
+from batchwright.engine.stored_upload import StoreUpload, read_text
 from batchwright.engine.writer import Writer
 from batchwright.ports.batches import Batches
 from batchwright.ports.clock import Chance, Clock
@@ -23,6 +23,7 @@ from batchwright.ports.store import Idempotency, NewBatch, Store
 from batchwright.wire.openai_lines import openai_line
 
 READ_BYTES = 256 * 1024
+"""Given out at once."""
 MS = 1000
 
 
@@ -85,9 +86,10 @@ class StoreFiles:
             async for lines in self._lines(file):
                 yield lines
             return
-        upload = await asyncio.to_thread(StoredUpload, self._store, file.file_id)
-        while data := await asyncio.to_thread(upload.read, READ_BYTES):
-            yield data
+        pieces = read_text(self._store, file.file_id)
+        while piece := await asyncio.to_thread(next, pieces, b""):
+            for start in range(0, len(piece), READ_BYTES):
+                yield piece[start : start + READ_BYTES]
 
     async def _lines(self, file: StoredFile) -> AsyncIterator[bytes]:
         batch_id, size = file.batch_id, 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from batchwright.core import row_map
 from batchwright.core.errors import BatchwrightError, Finding
@@ -154,13 +154,8 @@ class Cutter:
         return [self._cut()] if self._rows else []
 
     def _cut(self) -> NewSegment:
-        segment = _segment(
-            self._rows,
-            self._route_lanes,
-            number=self._number,
-            first_index=self._first_index,
-            now_ms=self._now_ms(),
-        )
+        place = Place(number=self._number, first_index=self._first_index, now_ms=self._now_ms())
+        segment = make_segment(self._rows, self._route_lanes, place)
         self._number, self._first_index = self._number + 1, self._first_index + len(self._rows)
         self._rows, self._bytes = [], 0
         return segment
@@ -170,8 +165,20 @@ def _lanes(batch: NewBatch) -> RouteLanes:
     return lanes_of_routes(batch.spec.routes, batch.spec.destinations)
 
 
-def _segment(
-    sources: Sequence[SourceRow], route_lanes: RouteLanes, *, number: int, first_index: int, now_ms: int
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    number: int
+    first_index: int
+    now_ms: int
+    """When its rows came in."""
+
+
+def make_segment(
+    sources: Sequence[SourceRow],
+    route_lanes: RouteLanes,
+    place: Place,
+    *,
+    pack: Callable[[SegmentInput], bytes] = pack_input,
 ) -> NewSegment:
     """Its lanes are those of its rows, and then those that rows of a route may go on to."""
     lanes: dict[str, int] = {}
@@ -184,16 +191,16 @@ def _segment(
             source.row.lane = lanes.setdefault(source.lane, len(lanes))
         else:
             byte_map[position] = byte = _byte_of(source.finding)
-            records.append(_refusal(source.finding, row=position, byte=byte, now_ms=now_ms))
+            records.append(_refusal(source.finding, row=position, byte=byte, now_ms=place.now_ms))
     for route in sorted({source.row.route for source in sources if source.finding is None}) if route_lanes else ():
         for lane in route_lanes.get(route, ()):
             lanes.setdefault(lane, len(lanes))
     custom_ids = [source.row.custom_id for source in sources]
     return NewSegment(
-        number=number,
-        first_index=first_index,
+        number=place.number,
+        first_index=place.first_index,
         row_map=bytes(byte_map),
-        input=pack_input(SegmentInput(lanes=list(lanes), rows=[source.row for source in sources])),
+        input=pack(SegmentInput(lanes=list(lanes), rows=[source.row for source in sources])),
         lane_set="\n".join(sorted(lanes)),
         records=pack_records(records) if records else b"",
         id_hashes=b"" if custom_ids.count(None) == len(custom_ids) else hash_custom_ids(custom_ids),

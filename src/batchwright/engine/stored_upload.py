@@ -1,81 +1,95 @@
-"""An upload's bytes: written as pieces while they arrive, read back from the first piece on."""
+"""An upload's bytes: written as pieces while they arrive; read back as they came, or as passages of whole lines."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-import zstandard
-
+from batchwright.core.records import Pieces
+from batchwright.engine.intake import WRITE_BYTES
+from batchwright.engine.piece_cutter import PieceCutter
 from batchwright.engine.writer import Writer
 from batchwright.ports.files import Purpose, StoredFile
 from batchwright.ports.store import Store
+from batchwright.wire.file_bodies import FileLine
+from batchwright.wire.frames import pack_piece, unpack_piece
+from batchwright.wire.line_reader import KEPT_BYTES, LongLine
 
-PIECE_BYTES = 4 * 1024 * 1024
-"""Before packing: a piece is well below the 8 MiB of a transaction, also where it does not pack at all."""
-ZSTD_LEVEL = 1
 MS = 1000
 
 
-class _Codecs(threading.local):
-    """zstd contexts may not be shared between threads."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """Lines of a file that stand in pieces which no other line is in: as many as one segment can have."""
 
-    def __init__(self) -> None:
-        self.compress = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress
-        self.decompress = zstandard.ZstdDecompressor().decompress
-
-
-_codecs = _Codecs()
-
-
-class StoredUpload:
-    """Reads the file from its start. Raises NoSuchFile where its bytes are not there any more."""
-
-    def __init__(self, store: Store, file_id: str) -> None:
-        self._store, self._file_id = store, file_id
-        self._pieces = store.count_pieces(file_id)
-        self._next = 0
-        self._piece, self._at = b"", 0
-
-    def read(self, size: int, /) -> bytes:
-        """At most so many bytes; none: the end."""
-        if self._at == len(self._piece):
-            if self._next == self._pieces:
-                return b""
-            self._piece, self._at = read_piece(self._store, self._file_id, self._next), 0
-            self._next += 1
-        data = self._piece[self._at : self._at + size]
-        self._at += len(data)
-        return data
+    pieces: Pieces
+    packed_bytes: int
+    """Of these pieces."""
+    lines: list[FileLine | LongLine]
+    """Without their line ends; blank ones too."""
 
 
-def read_piece(store: Store, file_id: str, number: int) -> bytes:
-    return _codecs.decompress(store.read_piece(file_id, number))
+def read_text(store: Store, file_id: str) -> Iterator[bytes]:
+    """The file's bytes, a piece at a time. Raises NoSuchFile where they are not there any more."""
+    for number in range(store.count_pieces(file_id)):
+        yield unpack_piece(store.read_piece(file_id, number))
+
+
+def read_passages(store: Store, file_id: str, max_line_bytes: int) -> Iterator[Passage]:
+    """All of them in order. A line above the limit is read past, not kept. Raises NoSuchFile as `read_text`."""
+    pieces = store.count_pieces(file_id)
+    first = size = packed_bytes = 0
+    held: list[bytes] = []
+    for number in range(pieces):
+        packed = store.read_piece(file_id, number)
+        text = unpack_piece(packed)
+        if size <= max_line_bytes:
+            held.append(text)
+        size += len(text)
+        packed_bytes += len(packed)
+        if not text.endswith(b"\n") and number + 1 < pieces:
+            continue
+        whole = held[0] if len(held) == 1 else b"".join(held)
+        if len(whole) == size:
+            lines = _lines(whole, max_line_bytes)
+        else:
+            lines = [LongLine(size - text.endswith(b"\n"), whole[:KEPT_BYTES])]
+        yield Passage(pieces=Pieces(file_id, first, number + 1 - first), packed_bytes=packed_bytes, lines=lines)
+        first, size, packed_bytes, held = number + 1, 0, 0, []
+
+
+def _lines(text: bytes, max_line_bytes: int) -> list[FileLine | LongLine]:
+    found: list[FileLine | LongLine] = []
+    start = 0
+    for line in text.removesuffix(b"\n").split(b"\n"):
+        short = len(line) <= max_line_bytes
+        found.append(FileLine(start, line) if short else LongLine(len(line), line[:KEPT_BYTES]))
+        start += len(line) + 1
+    return found
 
 
 class StoreUpload:
-    """Implements `ports.file_batches.Upload`: at most two pieces are in memory."""
+    """Implements `ports.file_batches.Upload`. In memory are a piece that arrives, one that is packed, and packed ones
+    for one transaction: together at most four times the 4 MiB of a piece."""
 
     def __init__(self, store: Store, file: StoredFile, *, writer: Writer) -> None:
         """`file` as it was begun: its id and account."""
         self._store, self._writer = store, writer
         self._file = file
-        self._buffer = bytearray()
+        self._cutter = PieceCutter()
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
         self._size = self._pieces = 0
         self._done = False
 
     async def write(self, data: bytes) -> None:
-        self._buffer += data
         self._size += len(data)
-        while len(self._buffer) >= PIECE_BYTES:
-            piece = bytes(self._buffer[:PIECE_BYTES])
-            del self._buffer[:PIECE_BYTES]
-            await self._add(piece)
+        await self._add(self._cutter.add(data))
 
     async def finish(self, *, filename: str, expires_s: float) -> StoredFile:
-        if self._buffer:
-            await self._add(bytes(self._buffer))
-            self._buffer.clear()
+        await self._add(self._cutter.rest())
+        await self._write()
         done = StoredFile(
             file_id=self._file.file_id,
             account=self._file.account,
@@ -93,14 +107,19 @@ class StoreUpload:
     async def drop(self) -> None:
         if self._done:
             return
-        self._buffer.clear()
+        self._waiting.clear()
         await self._writer.do(lambda: self._store.hide_file(self._file.file_id))
 
-    async def _add(self, piece: bytes) -> None:
-        packed = await asyncio.to_thread(_pack, piece)
-        await self._writer.do(lambda: self._store.add_piece(self._file.file_id, packed))
-        self._pieces += 1
+    async def _add(self, pieces: list[bytes]) -> None:
+        for piece in pieces:
+            packed = await asyncio.to_thread(pack_piece, piece)
+            self._pieces += 1
+            self._waiting.append(packed)
+            self._waiting_bytes += len(packed)
+            if self._waiting_bytes >= WRITE_BYTES:
+                await self._write()
 
-
-def _pack(piece: bytes) -> bytes:
-    return _codecs.compress(piece)
+    async def _write(self) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if waiting:
+            await self._writer.do(lambda: self._store.add_pieces(self._file.file_id, waiting))

@@ -5,7 +5,8 @@ output (rows that succeeded) and its errors (all others). A view stores no bytes
 rows whenever somebody reads it, the same each time. It belongs to one round of the batch; a new round makes new files.
 
 A batch of a file is `accepting` (validating) from the moment it is made; its rows are taken in afterwards, from the
-file as it is stored. It has copied them when that is done: neither deleting the file nor its expiry harms it.
+file as it is stored. Their bodies are never copied: they stay in the file's pieces, which live as long as the file or
+any batch of it does. Neither deleting the file nor its expiry harms a batch.
 """
 
 from __future__ import annotations
@@ -95,16 +96,17 @@ class FileBatchRow:
 class FileStore(Protocol):
     """The part of the store that keeps files. Synchronous; safe to call from any thread. Moments are handed in.
 
-    An upload's pieces are blobs of at most 4 MiB before packing, numbered from 0. Errors: NoSuchFile, NoSuchBatch,
-    WrongState, StoreError.
+    An upload's pieces are blobs, numbered from 0 (`wire.frames.pack_piece`). Each is whole lines, at most 500 of them
+    and 4 MiB before packing: what one segment of a batch takes. A line above 4 MiB has pieces to itself alone, of which
+    only the last ends in a line end. Errors: NoSuchFile, NoSuchBatch, WrongState, StoreError.
     """
 
     def begin_file(self, file_id: str, account: str, *, owner: str, now_ms: int) -> None:
         """A file that arrives: nobody finds it until `finish_file`. `owner` names the lock of whoever takes it in: a
         lock that is free proves that the rest will never come."""
 
-    def add_piece(self, file_id: str, packed: bytes) -> None:
-        """The next piece of a file that arrives."""
+    def add_pieces(self, file_id: str, packed: Sequence[bytes]) -> None:
+        """The next pieces, some 8 MiB at most. Raises NoSuchFile if the file does not arrive any more."""
 
     def finish_file(self, file: StoredFile) -> None:
         """From here on it is there, with this purpose, filename, size and expiry. Raises NoSuchFile if it does not
@@ -127,14 +129,15 @@ class FileStore(Protocol):
         """Of a batch's file, once it is known."""
 
     def hide_file(self, file_id: str) -> None:
-        """It is deleted: nobody finds it any more, and an upload's bytes go with the sweeper's next passes, once no
-        batch takes them in."""
+        """It is deleted: nobody finds it any more, and an upload's bytes go with the sweeper's next passes, once the
+        last batch of it has been removed or refused."""
 
     def arriving_files(self) -> list[tuple[str, str]]:
         """(file_id, owner) of files that arrive."""
 
     def sweep_files(self, now_ms: int) -> int:
-        """Removes some bytes of deleted and expired uploads; returns how many pieces, 0 at the end."""
+        """Removes some bytes of deleted and expired uploads. Returns how many pieces, and one for each upload that it
+        found to be kept for a batch; 0 at the end."""
 
     def create_file_batch(self, batch: NewBatch, row: FileBatchRow) -> None:
         """The batch in `accepting`, its idempotency key and what belongs to it, in one transaction. Raises NoSuchFile

@@ -80,7 +80,7 @@ class NewSegment:
     row_map: bytes
     """PENDING for rows to be sent; `invalid_row` for rows refused under --skip-invalid."""
     input: bytes
-    """`wire.frames.pack_input` of a SegmentInput."""
+    """A SegmentInput, packed (`wire.frames`). Only a batch that was made of a file may have rows that lie in it."""
     lane_set: str
     """The lanes of its pending rows: sorted lane keys joined by a newline; empty when none is pending."""
     records: bytes = b""
@@ -91,6 +91,13 @@ class NewSegment:
     """The most that one attempt of each of its rows can cost, as far as that is known."""
     unbounded: int = 0
     """Rows of which it is not known."""
+    piece_bytes: int = 0
+    """Of the file's pieces, packed, in which its bodies lie; 0: they are in `input`."""
+
+    @property
+    def input_bytes(self) -> int:
+        """What a claim reads, packed."""
+        return len(self.input) + self.piece_bytes
 
 
 class Idempotency(NamedTuple):

@@ -39,6 +39,11 @@ def input_key(batch_id: str, number: int) -> str:
     return f"input/{batch_id}/{number}"
 
 
+def piece_key(file_id: str, number: int) -> str:
+    """A piece of an uploaded file; the bodies of batches' rows may lie in it."""
+    return f"file/{file_id}/{number}"
+
+
 def intake_key(batch_id: str, number: int) -> str:
     """Records of rows that ended at intake."""
     return f"intake/{batch_id}/{number}"

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, select
 
 from batchwright.core import row_map
 from batchwright.ports.store import SegmentKey
-from batchwright.store import batches, ledger, parts
+from batchwright.store import batches, inputs, ledger, parts
 from batchwright.store.folding import fold
 from batchwright.store.reading import counted_map
 from batchwright.store.schema import pick, segment
@@ -31,7 +31,7 @@ def check(connection: Connection, batch_id: str) -> list[str]:
     for found in segments:
         counted = _counted(row, found)
         by_map.update(counted)
-        wrong += _check_segment(row, found, index)
+        wrong += _check_segment(row, found, index) + _check_input(connection, found)
         index += len(found.row_map)
         records = fold((frame.packed for frame in parts.read(connection, SegmentKey(batch_id, found.number))), counted)
         cost += sum(record.cost_picousd for record in records.values())
@@ -75,6 +75,16 @@ def _check_segment(row: Row[Any], found: Row[Any], index: int) -> list[str]:
     if still_open and found.round != row.round:
         wrong.append(f"segment {found.number} is open in round {found.round} of round {row.round}")
     return wrong
+
+
+def _check_input(connection: Connection, found: Row[Any]) -> list[str]:
+    try:
+        rows = len(inputs.read(connection, SegmentKey(found.batch_id, found.number)).rows)
+    except KeyError as error:
+        return [f"segment {found.number} has rows in {error.args[0]}, which is not there"]
+    if rows == len(found.row_map):
+        return []
+    return [f"segment {found.number} has {rows} rows in its input, its map {len(found.row_map)}"]
 
 
 def _check_batch(row: Row[Any], segments: Any) -> list[str]:

@@ -18,9 +18,9 @@ from batchwright.core import row_map
 from batchwright.core.doubt import Resolution, resolve, suspects
 from batchwright.core.records import Record, SegmentInput, Tally
 from batchwright.ports.store import ClaimedSegment, ClaimRequest, SegmentKey
-from batchwright.store import backlog, ledger, parts
+from batchwright.store import backlog, inputs, ledger, parts
 from batchwright.store.batches import spec_of
-from batchwright.store.blobs import TableBlobs, doubt_key, input_key
+from batchwright.store.blobs import doubt_key
 from batchwright.store.folding import bases, fold
 from batchwright.store.parts import Frame, Merged, Place
 from batchwright.store.prepared import Prepared, StoredRow
@@ -169,11 +169,10 @@ def _take(connection: Connection, claims: Claims, what: tuple[SegmentKey, int, T
     found = [] if untouched else parts.read(connection, key)
     in_round = frames.last_records(parts.of_round(found, row.round))
     previous = _previous(row, found)
-    packed_input = TableBlobs(connection).get(input_key(key.batch_id, key.number))
-    inputs = frames.unpack_input(packed_input)
+    segment_input = inputs.read(connection, key)
     resolution = None
     if row_map.RESERVED in row.row_map:
-        resolution = _resolve(connection, row, (inputs, bases(in_round, previous)))
+        resolution = _resolve(connection, row, (segment_input, bases(in_round, previous)))
         tally = resolution.tally
         tally.possible_picousd = ledger.charge_doubt(connection, key.batch_id, lost_with, tally.possible_picousd)
         place = Place(key, row.round, row.epoch, taker.number)
@@ -184,8 +183,8 @@ def _take(connection: Connection, claims: Claims, what: tuple[SegmentKey, int, T
             return
     elif lost_with:
         ledger.charge_doubt(connection, key.batch_id, lost_with, 0)
-    claims.bytes += len(packed_input)
-    claims.taken.append(_claimed(row, (inputs, len(packed_input)), (in_round, previous, resolution)))
+    claims.bytes += row.input_bytes
+    claims.taken.append(_claimed(row, segment_input, (in_round, previous, resolution)))
 
 
 def _previous(row: StoredRow, found: list[Frame]) -> dict[int, Record]:
@@ -197,12 +196,12 @@ def _previous(row: StoredRow, found: list[Frame]) -> dict[int, Record]:
 
 
 def _resolve(connection: Connection, row: StoredRow, known: tuple[SegmentInput, dict[int, Record]]) -> Resolution:
-    inputs, last = known
+    segment_input, last = known
     owner = connection.execute(_BATCH, {"batch_id": row.batch_id}).one()
     spec = spec_of(owner)
     worst = {}
     if spec.max_cost_picousd >= 0:
-        worst = {number: item.worst_picousd for number, item in enumerate(inputs.rows)}
+        worst = {number: item.worst_picousd for number, item in enumerate(segment_input.rows)}
     return resolve(
         lost_map=row.row_map,
         last=last,
@@ -243,7 +242,7 @@ def _window(row: StoredRow, resolution: Resolution | None) -> int:
 
 def _claimed(
     row: StoredRow,
-    inputs: tuple[SegmentInput, int],
+    segment_input: SegmentInput,
     known: tuple[dict[int, Record], dict[int, Record], Resolution | None],
 ) -> ClaimedSegment:
     in_round, previous, resolution = known
@@ -267,8 +266,8 @@ def _claimed(
         previous_map=row.previous_map,
         previous_records=previous,
         records=in_round,
-        input=inputs[0],
-        input_bytes=inputs[1],
+        input=segment_input,
+        input_bytes=row.input_bytes,
         first=first,
         window=window,
         suspects=suspects(first, in_round),

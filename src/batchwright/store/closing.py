@@ -13,11 +13,9 @@ from sqlalchemy import Connection, Row, bindparam, select, text, update
 
 from batchwright.core import row_map
 from batchwright.core.failures import FailureKind
-from batchwright.core.records import Tally
-from batchwright.store import backlog, batches, ledger, turning
-from batchwright.store.blobs import TableBlobs, input_key
+from batchwright.core.records import SegmentKey, Tally
+from batchwright.store import backlog, batches, inputs, ledger, turning
 from batchwright.store.schema import AWAITS_CLOSING, CAN_EXPIRE, NOBODY, batch, file_batch, segment
-from batchwright.wire import frames
 
 _SET_CLOSING = (
     update(batch)
@@ -115,9 +113,8 @@ def _charge(connection: Connection, row: Row[Any], found: Row[Any]) -> int:
     """Moves what a gone worker had drawn over to the rows it left in doubt; returns what is charged."""
     worst = 0
     if row.cap_picousd >= 0 and row_map.RESERVED in found.row_map:
-        packed = TableBlobs(connection).get(input_key(found.batch_id, found.number))
-        inputs = frames.unpack_input(packed, texts=False).rows
+        rows = inputs.read_rows(connection, SegmentKey(found.batch_id, found.number)).rows
         worst = sum(
-            item.worst_picousd for item, byte in zip(inputs, found.row_map, strict=True) if byte == row_map.RESERVED
+            item.worst_picousd for item, byte in zip(rows, found.row_map, strict=True) if byte == row_map.RESERVED
         )
     return ledger.charge_doubt(connection, found.batch_id, found.holder, worst)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, bindparam, delete, exists, select, text, update
 
 from batchwright.core.errors import WrongState
-from batchwright.store import batches, idempotency, webhooks
+from batchwright.store import batches, files, idempotency, webhooks
 from batchwright.store.blobs import TableBlobs, input_key
 from batchwright.store.schema import (
     ENDED,
@@ -82,6 +82,7 @@ def step(connection: Connection, batch_id: str) -> bool:
     if _drop_segments(connection, batch_id):
         return True
     webhooks.forget_of_batch(connection, batch_id)
+    files.let_go(connection, batch_id)
     for statement in (*_DELETE_SUMS, *_DELETE_REST):
         connection.execute(statement, {"of_batch": batch_id})
     return False

@@ -39,7 +39,7 @@ _read_errors = msgspec.json.Decoder(tuple[LineError, ...]).decode
 
 
 def create(connection: Connection, new: NewBatch, row: FileBatchRow) -> None:
-    # In the same transaction: a file that is deleted a moment later has a batch by then, and stays for it.
+    # In the same transaction: a file that is deleted a moment later has a batch by then, and is kept for it.
     files.get(connection, (new.tenant.account, row.file_id), new.created_at_ms)
     intake.create(connection, new)
     values = {
@@ -62,6 +62,7 @@ def refuse(connection: Connection, batch_id: str, errors: Sequence[LineError], n
     """Of a batch that has nothing taken in. Nothing happens to one that is refused already."""
     if turning.refuse(connection, batch_id, now_ms):
         connection.execute(_SET_ERRORS, {"of_batch": batch_id, "new_errors": msgspec.json.encode(list(errors))})
+        files.let_go(connection, batch_id)
 
 
 def accepting(connection: Connection) -> list[str]:

@@ -1,31 +1,46 @@
 """Files, as rows and blobs: uploads arrive piece by piece; a batch's files are rows alone (`store.output_files`).
 
-What is deleted or has expired is hidden at once and removed later, some pieces a transaction, once no batch takes its
-rows in from it.
+What is deleted or has expired is hidden at once, and removed later, some pieces a transaction. An upload in which rows
+of batches lie is `kept` for them, hidden; when one of those batches goes it is `deleted` again, and the sweeper looks
+whether another is left. So the sweeper never looks twice at what it cannot remove, however much of that there is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, delete, exists, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from batchwright.core.errors import NoSuchFile
 from batchwright.ports.files import FilePage, StoredFile
-from batchwright.store.blobs import TableBlobs
-from batchwright.store.schema import batch, file, file_batch
+from batchwright.store.blobs import TableBlobs, piece_key
+from batchwright.store.schema import UNREADY, UPLOAD_EXPIRES, batch, file, file_batch
 
 SWEPT_PIECES = 64
 """That one step removes of one file."""
 SWEPT_FILES = 16
-"""That one step looks at."""
+"""That one step looks at, of the deleted and of the expired."""
 
 _ADD = insert(file)
 _ONE = select(file).where(file.c.file_id == bindparam("file_id"))
-_ADD_PIECE = (
+_ADD_PIECES = (
     update(file)
     .where(file.c.file_id == bindparam("of_file"), file.c.state == "arriving")
-    .values(pieces=file.c.pieces + 1)
+    .values(pieces=file.c.pieces + bindparam("more"))
     .returning(file.c.pieces)
 )
 _FINISH = (
@@ -42,9 +57,14 @@ _FINISH = (
 )
 _SET_SIZE = update(file).where(file.c.file_id == bindparam("of_file")).values(bytes=bindparam("new_bytes"))
 _HIDE = update(file).where(file.c.file_id == bindparam("of_file")).values(state="deleted")
-_FEWER = update(file).where(file.c.file_id == bindparam("of_file")).values(pieces=bindparam("left"))
+_FEWER = (
+    update(file)
+    .where(file.c.file_id == bindparam("of_file"))
+    # Also of one that has expired: with a clock set back it would be found again, and lack its end.
+    .values(pieces=bindparam("left"), state="deleted")
+)
 _DELETE = delete(file).where(file.c.file_id == bindparam("of_file"))
-_ARRIVING = select(file.c.file_id, file.c.owner).where(file.c.state == "arriving")
+_ARRIVING = select(file.c.file_id, file.c.owner).where(text(UNREADY), file.c.state == "arriving")
 
 
 def _there() -> ColumnElement[bool]:
@@ -61,22 +81,27 @@ def _there() -> ColumnElement[bool]:
 
 
 _FIND = select(file).where(file.c.file_id == bindparam("file_id"), _there())
-_NEEDED = (
-    exists()
-    .where(file_batch.c.file_id == file.c.file_id, batch.c.batch_id == file_batch.c.batch_id)
-    .where(batch.c.phase == "accepting")
+_IS_DELETED = and_(text(UNREADY), file.c.state == "deleted")
+_DELETED = select(file.c.file_id).where(_IS_DELETED).order_by(file.c.seq).limit(SWEPT_FILES)
+_IS_EXPIRED = and_(text(UPLOAD_EXPIRES), file.c.expires_at_ms <= bindparam("now_ms"))
+_EXPIRED = select(file.c.file_id).where(_IS_EXPIRED).order_by(file.c.expires_at_ms).limit(SWEPT_FILES)
+_GONE_ONE = select(file.c.pieces).where(file.c.file_id == bindparam("file_id"), or_(_IS_DELETED, _IS_EXPIRED))
+_NEEDING = (
+    select(batch.c.batch_id)
+    .join(file_batch, file_batch.c.batch_id == batch.c.batch_id)
+    .where(file_batch.c.file_id == bindparam("file_id"), batch.c.phase != "refused")
+    .limit(1)
 )
-_IS_DEAD = and_(
-    file.c.batch_id == "",
-    or_(file.c.state == "deleted", and_(file.c.expires_at_ms > 0, file.c.expires_at_ms <= bindparam("now_ms"))),
-    ~_NEEDED,
+_KEEP = update(file).where(file.c.file_id == bindparam("of_file")).values(state="kept")
+_LET_GO = (
+    update(file)
+    .where(
+        file.c.file_id
+        == select(file_batch.c.file_id).where(file_batch.c.batch_id == bindparam("of_batch")).scalar_subquery(),
+        file.c.state == "kept",
+    )
+    .values(state="deleted")
 )
-_DEAD = select(file.c.file_id).where(_IS_DEAD).order_by(file.c.seq).limit(SWEPT_FILES)
-_DEAD_ONE = select(file.c.pieces).where(file.c.file_id == bindparam("file_id"), _IS_DEAD)
-
-
-def piece_key(file_id: str, number: int) -> str:
-    return f"file/{file_id}/{number}"
 
 
 def begin(connection: Connection, names: tuple[str, str, str], now_ms: int) -> None:
@@ -85,11 +110,13 @@ def begin(connection: Connection, names: tuple[str, str, str], now_ms: int) -> N
     connection.execute(_ADD, values)
 
 
-def add_piece(connection: Connection, file_id: str, packed: bytes) -> None:
-    pieces = connection.execute(_ADD_PIECE, {"of_file": file_id}).scalar_one_or_none()
+def add_pieces(connection: Connection, file_id: str, packed: Sequence[bytes]) -> None:
+    pieces = connection.execute(_ADD_PIECES, {"of_file": file_id, "more": len(packed)}).scalar_one_or_none()
     if pieces is None:
         raise _none_such(file_id)
-    TableBlobs(connection).put(piece_key(file_id, pieces - 1), packed)
+    table = TableBlobs(connection)
+    for number, piece in enumerate(packed, pieces - len(packed)):
+        table.put(piece_key(file_id, number), piece)
 
 
 def finish(connection: Connection, done: StoredFile) -> None:
@@ -153,17 +180,27 @@ def arriving(connection: Connection) -> list[tuple[str, str]]:
     return [(row.file_id, row.owner) for row in connection.execute(_ARRIVING)]
 
 
-def dead(connection: Connection, now_ms: int) -> list[str]:
-    """Some of the uploads whose bytes nobody needs any more."""
-    return list(connection.execute(_DEAD, {"now_ms": now_ms}).scalars())
+def let_go(connection: Connection, batch_id: str) -> None:
+    """The batch needs its file no more, which the sweeper is to look at again."""
+    connection.execute(_LET_GO, {"of_batch": batch_id})
+
+
+def gone(connection: Connection, now_ms: int) -> list[str]:
+    """Some of the uploads that were deleted or have expired, and are neither removed nor kept."""
+    deleted = list(connection.execute(_DELETED).scalars())
+    return deleted + list(connection.execute(_EXPIRED, {"now_ms": now_ms}).scalars())
 
 
 def sweep_step(connection: Connection, file_id: str, now_ms: int) -> int:
-    """Removes the last pieces of a dead upload, and it itself with the last of them; returns how many, at least 1."""
-    # Asked again under the lock: a batch may have begun to take it in.
-    pieces: int | None = connection.execute(_DEAD_ONE, {"file_id": file_id, "now_ms": now_ms}).scalar_one_or_none()
+    """Keeps the upload if a batch needs it, and returns 1; else removes its last pieces, and it itself with the last of
+    them, and returns how many, at least 1."""
+    # Asked again under the lock: a batch may have been made of one that has expired by now.
+    pieces: int | None = connection.execute(_GONE_ONE, {"file_id": file_id, "now_ms": now_ms}).scalar_one_or_none()
     if pieces is None:
         return 0
+    if connection.execute(_NEEDING, {"file_id": file_id}).first() is not None:
+        connection.execute(_KEEP, {"of_file": file_id})
+        return 1
     left = max(0, pieces - SWEPT_PIECES)
     TableBlobs(connection).delete([piece_key(file_id, number) for number in range(left, pieces)])
     if left:

@@ -141,7 +141,7 @@ def _fresh(connection: Connection, row: StoredRow, segments: Sequence[NewSegment
     for new in segments:
         if new.number < row.segments:
             same = connection.execute(_THE_SAME, {"batch_id": row.batch_id, "number": new.number}).one()
-            if (same.first_index, same.input_bytes) == (new.first_index, len(new.input)):
+            if (same.first_index, same.input_bytes) == (new.first_index, new.input_bytes):
                 continue
         if new.number != number or new.first_index != index:
             raise WrongState(
@@ -166,7 +166,7 @@ def _segment_values(batch_id: str, new: NewSegment) -> dict[str, object]:
         "rank": new.number,
         "lane_set": new.lane_set,
         "all_lanes": new.lane_set,
-        "input_bytes": len(new.input),
+        "input_bytes": new.input_bytes,
     }
 
 

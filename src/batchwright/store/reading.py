@@ -15,13 +15,11 @@ from batchwright.core.identity import CUSTOM_ID_HASH_BYTES, hash_custom_id
 from batchwright.core.records import SegmentInput, UsageKey, UsageSum
 from batchwright.core.tenants import Tenant
 from batchwright.ports.store import BatchRow, SegmentKey, SegmentView, UsageLine
-from batchwright.store import batches, ledger, parts, pausing
-from batchwright.store.blobs import TableBlobs, input_key
+from batchwright.store import batches, inputs, ledger, parts, pausing
 from batchwright.store.connections import Connections
 from batchwright.store.folding import fold, slices
 from batchwright.store.prepared import Prepared, StoredRow
 from batchwright.store.schema import USAGE_COLUMNS, batch, custom_ids, file_batch, segment, usage
-from batchwright.wire import frames
 
 VIEW_BYTES = 32 * 1024 * 1024
 """Answers that a reader has in memory at once; a single larger one alone."""
@@ -213,12 +211,13 @@ class _Loaded:
 
 
 def _load(connection: Connection, row: StoredRow, counted: bytes, wish: SegmentWish) -> _Loaded:
-    found = parts.read(connection, SegmentKey(row.batch_id, row.number))
-    inputs = None
+    key = SegmentKey(row.batch_id, row.number)
+    found = parts.read(connection, key)
+    loaded = None
     if wish.with_input:
-        packed = TableBlobs(connection).get(input_key(row.batch_id, row.number))
-        inputs = frames.unpack_input(packed, texts=wish.texts_of is None or has_any(counted, wish.texts_of))
-    return _Loaded(row=row, counted=counted, packed=[frame.packed for frame in found], input=inputs)
+        with_texts = wish.texts_of is None or has_any(counted, wish.texts_of)
+        loaded = (inputs.read if with_texts else inputs.read_rows)(connection, key)
+    return _Loaded(row=row, counted=counted, packed=[frame.packed for frame in found], input=loaded)
 
 
 def _views(loaded: _Loaded) -> Iterator[SegmentView]:
@@ -238,10 +237,10 @@ def _views(loaded: _Loaded) -> Iterator[SegmentView]:
         )
 
 
-def _slice(inputs: SegmentInput | None, rows: range) -> SegmentInput | None:
-    if inputs is None:
+def _slice(whole: SegmentInput | None, rows: range) -> SegmentInput | None:
+    if whole is None:
         return None
-    return SegmentInput(lanes=inputs.lanes, rows=inputs.rows[rows.start : rows.stop])
+    return SegmentInput(lanes=whole.lanes, rows=whole.rows[rows.start : rows.stop])
 
 
 # ------------------------------------------------------------------------------------------------------------ others
@@ -292,9 +291,9 @@ def _positions(hashes: bytes, wanted: bytes) -> list[int]:
 
 def _with_text(connection: Connection, key: SegmentKey, positions: list[int], *, custom_id: str) -> list[int]:
     """The request_index of those of these rows that have this custom_id: equal hashes are compared as text."""
-    inputs = frames.unpack_input(TableBlobs(connection).get(input_key(key.batch_id, key.number)), texts=False)
+    rows = inputs.read_rows(connection, key).rows
     first_index = connection.execute(_FIRST_INDEX, {"batch_id": key.batch_id, "number": key.number}).scalar_one()
-    return [first_index + position for position in positions if inputs.rows[position].custom_id == custom_id]
+    return [first_index + position for position in positions if rows[position].custom_id == custom_id]
 
 
 def read_usage(connection: Connection, since_day: str, tenant: str) -> list[UsageLine]:

@@ -4,7 +4,7 @@
     segment       1 a segment          row map, who holds it, epoch
     pick          1 a (batch, lanes)   how many of its segments wait: a claim reads these, never the backlog
     part          1 a frame            leads from a segment to the records in a blob; of two records the later wins
-    blob          1 a blob             immutable bytes: inputs, parts, results
+    blob          1 a blob             immutable bytes: inputs, parts, results, pieces of files
     tally         1 a (batch, round, worker), with tally_count: one a row-map byte that rows ended with
     allowance     1 a (batch, worker)  budget drawn and not spent
     usage         1 a (day, vendor's account, model, vendor, tenant, service key, worker)
@@ -54,8 +54,9 @@ HAS_HOLDER = "holder <> 0"
 SUPERSEDED = "superseded_at_ms > 0"
 PARKED = "state = 'parked'"
 OF_BATCH = "batch_id <> ''"
-UNREADY = "state <> 'ready'"
-EXPIRES = "expires_at_ms > 0"
+UNREADY = "state IN ('arriving', 'deleted') AND batch_id = ''"
+"""Of an upload, as the next."""
+UPLOAD_EXPIRES = "state = 'ready' AND batch_id = '' AND expires_at_ms > 0"
 ENDED = "settled_at_ms > 0"
 UNSETTLED = "phase <> 'settled' AND phase <> 'refused' AND phase <> 'dropping'"
 HAS_KEY = "key_id <> ''"
@@ -371,18 +372,18 @@ file = Table(
     _count("pieces"),  # blobs of an upload
     _count("created_at_ms"),
     _count("expires_at_ms"),
-    Column("state", Text, nullable=False),
+    Column("state", Text, nullable=False),  # `kept`: hidden as `deleted` is, while rows of batches lie in it
     _words("owner"),  # the lock of whoever takes it in
     _words("batch_id"),  # of a batch's file: whose rows, and of which round
     _count("round"),
     UniqueConstraint("file_id", name="file_by_id"),
-    CheckConstraint("state IN ('arriving', 'ready', 'deleted')", name="file_state"),
+    CheckConstraint("state IN ('arriving', 'ready', 'deleted', 'kept')", name="file_state"),
     sqlite_autoincrement=True,
 )
 Index("file_by_account", file.c.account, file.c.seq)
 Index("file_by_batch", file.c.batch_id, sqlite_where=text(OF_BATCH))
-Index("file_unready", file.c.seq, sqlite_where=text(UNREADY))
-Index("file_expiry", file.c.expires_at_ms, sqlite_where=text(EXPIRES))
+Index("file_unready", file.c.state, file.c.seq, sqlite_where=text(UNREADY))
+Index("file_expiry", file.c.expires_at_ms, sqlite_where=text(UPLOAD_EXPIRES))
 
 file_batch = Table(
     "file_batch",

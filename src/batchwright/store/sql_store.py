@@ -367,9 +367,9 @@ class SqlStore:
         with self._connections.write() as connection:
             files.begin(connection, (file_id, account, owner), now_ms)
 
-    def add_piece(self, file_id: str, packed: bytes) -> None:
+    def add_pieces(self, file_id: str, packed: Sequence[bytes]) -> None:
         with self._connections.write() as connection:
-            files.add_piece(connection, file_id, packed)
+            files.add_pieces(connection, file_id, packed)
 
     def finish_file(self, file: StoredFile) -> None:
         with self._connections.write() as connection:
@@ -405,11 +405,11 @@ class SqlStore:
 
     def sweep_files(self, now_ms: int) -> int:
         with self._connections.read() as connection:
-            dead = files.dead(connection, now_ms)
-        if not dead:
+            gone = files.gone(connection, now_ms)
+        if not gone:
             return 0
         with self._connections.write() as connection:
-            swept = sum(files.sweep_step(connection, file_id, now_ms) for file_id in dead)
+            swept = sum(files.sweep_step(connection, file_id, now_ms) for file_id in gone)
         self._connections.give_back_pages()
         return swept
 

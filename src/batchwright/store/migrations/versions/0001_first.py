@@ -67,13 +67,25 @@ def upgrade() -> None:
         sa.Column("round", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("seq"),
         sa.UniqueConstraint("file_id", name="file_by_id"),
-        sa.CheckConstraint("state IN ('arriving', 'ready', 'deleted')", name="file_state"),
+        sa.CheckConstraint("state IN ('arriving', 'ready', 'deleted', 'kept')", name="file_state"),
         sqlite_autoincrement=True,
     )
     op.create_index("file_by_account", "file", ["account", "seq"], unique=False)
     op.create_index("file_by_batch", "file", ["batch_id"], unique=False, sqlite_where=sa.text("batch_id <> ''"))
-    op.create_index("file_expiry", "file", ["expires_at_ms"], unique=False, sqlite_where=sa.text("expires_at_ms > 0"))
-    op.create_index("file_unready", "file", ["seq"], unique=False, sqlite_where=sa.text("state <> 'ready'"))
+    op.create_index(
+        "file_expiry",
+        "file",
+        ["expires_at_ms"],
+        unique=False,
+        sqlite_where=sa.text("state = 'ready' AND batch_id = '' AND expires_at_ms > 0"),
+    )
+    op.create_index(
+        "file_unready",
+        "file",
+        ["state", "seq"],
+        unique=False,
+        sqlite_where=sa.text("state IN ('arriving', 'deleted') AND batch_id = ''"),
+    )
     op.create_table(
         "file_batch",
         sa.Column("batch_id", sa.Text(), nullable=False),
