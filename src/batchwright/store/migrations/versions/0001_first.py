@@ -1,6 +1,6 @@
 """The first schema. What the tables mean stands in `store.schema`; a migration is never changed once it was released.
 
-Revision 0001c, after none.
+Revision 0001d, after none.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001c"
+revision = "0001d"
 down_revision = None
 
 
