@@ -62,6 +62,7 @@ def test_words_written_out_for_speed_are_those_of_the_code() -> None:
     assert tuple(kind.value for kind in ProgressKind) == options.PROGRESS
     assert set(options.SETTING_OPTIONS) <= set(SETTINGS)
     assert (exits.OK, exits.OUR_FAULT, exits.REFUSED) == (report.EXIT_OK, report.EXIT_OUR_FAULT, report.EXIT_REFUSED)
+    assert exits.SOME_FAILED == report.EXIT_SOME_FAILED
     assert (exits.PAUSED, exits.INTERRUPTED) == (report.EXIT_PAUSED, report.EXIT_INTERRUPTED)
 
 

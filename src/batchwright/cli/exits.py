@@ -3,7 +3,7 @@
     0    every row answered (and: any other command that did what it was asked)
     1    our fault, or the state folder's
     2    usage or input refused; nothing was sent
-    3    some rows without success
+    3    some rows without success (and: `check` found a vendor, model or route that fails)
     4    no row succeeded, or the batch expired or was cancelled
     5    paused; the reason is printed, with the command that goes on
     130  interrupted; nothing is lost
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 OK = 0
 OUR_FAULT = 1
 REFUSED = 2
+SOME_FAILED = 3
 PAUSED = 5
 INTERRUPTED = 130
 SHOWN_LINES = 5

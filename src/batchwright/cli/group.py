@@ -16,6 +16,7 @@ from batchwright.cli import exits
 
 COMMANDS: dict[str, str] = {
     "run": "Send a file of requests and write the answers.",
+    "check": "Check vendors, keys, models, prices and routes of the settings.",
     "validate": "Check a file of requests; nothing is sent.",
     "list": "List batches, newest first.",
     "status": "Show how a batch stands.",

@@ -11,7 +11,7 @@ from batchwright.core.errors import StoreError
 from batchwright.ports.store import Store
 from batchwright.store.connections import Connections
 from batchwright.store.sql_store import SqlStore
-from batchwright.store.upgrade import prepare_schema
+from batchwright.store.upgrade import is_present, prepare_schema
 
 MEMORY = ":memory:"
 MOUNTS = Path("/proc/mounts")
@@ -42,6 +42,35 @@ def open_store(path: Path | str) -> Store:
     return SqlStore(connections)
 
 
+def look_at_state(path: Path) -> str:
+    """What `open_store` would find there, in a few words; makes nothing and brings nothing up to date. Raises
+    StoreError as that does."""
+    path = path.expanduser().absolute()
+    if path.exists():
+        _prepare_folder(path)
+        connections = Connections(path)
+        try:
+            return "holds batches" if is_present(connections, str(path)) else "is brought up to date at the first use"
+        finally:
+            connections.close()
+    nearest = next(folder for folder in path.parents if folder.exists())
+    if kind := network_file_system(nearest):
+        raise StoreError(_on_network(nearest, kind))
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise StoreError(
+            f"The state file {path} cannot be made: {nearest} is no folder that you may write to. Name another folder "
+            "with BATCHWRIGHT_HOME."
+        )
+    return "is made at the first use"
+
+
+def _on_network(folder: Path, kind: str) -> str:
+    return (
+        f"The state folder {folder} is on a network file system ({kind}), where a database that several processes "
+        "share gets damaged. Name a folder on a local disk with BATCHWRIGHT_HOME."
+    )
+
+
 def _prepare_folder(path: Path) -> None:
     """The folder for nobody but its owner, and an empty file likewise: SQLite gives its log the same mode."""
     folder = path.parent
@@ -49,10 +78,7 @@ def _prepare_folder(path: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         kind = network_file_system(folder)
         if kind:
-            raise StoreError(
-                f"The state folder {folder} is on a network file system ({kind}), where a database that several "
-                f"processes share gets damaged. Name a folder on a local disk with BATCHWRIGHT_HOME."
-            )
+            raise StoreError(_on_network(folder, kind))
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         cause, check = error.strerror or str(error), "Check that the folder belongs to you and that you may write there"

@@ -33,6 +33,12 @@ def prepare_schema(connections: Connections, name: str) -> None:
             migrate(connection)
 
 
+def is_present(connections: Connections, name: str) -> bool:
+    """Whether the file has the present schema; False for an empty one too. Raises StoreError as `prepare_schema`."""
+    with connections.read() as connection:
+        return _revision(connection, name) == HEAD
+
+
 def migrate(connection: Connection) -> None:
     """Runs the migrations that the file lacks, all in the connection's transaction."""
     from batchwright.store.migrations.run import upgrade

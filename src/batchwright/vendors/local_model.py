@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from batchwright.core.errors import VendorUnavailable
 from batchwright.core.routes import local_model
 from batchwright.vendors.llama_server import KEY_VARIABLE
-from batchwright.vendors.model_files import model_file_problem
+from batchwright.vendors.model_files import find_model, model_file_problem
 
 DEFAULT_ALIAS = local_model(())
 DEFAULT_SLOTS = 4
@@ -187,6 +187,18 @@ async def _start_child(command: Sequence[str], environ: Mapping[str, str], ready
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
     """What a child that answers rows is told of the environment: nothing that is called a key, token or secret."""
     return {name: text for name, text in environ.items() if not name.upper().endswith(SECRET_ENDINGS)}
+
+
+def local_problem(model_file: Path | None, *, environ: Mapping[str, str], cache: Path) -> str:
+    """Why the local model cannot run here, with what to do; empty: it can, as far as can be told without starting it.
+    `model_file`: None is the default model, which is read whole the first time."""
+    try:
+        require_package()
+        require_instructions(_cpu_flags(Path("/proc/cpuinfo")), platform.machine())
+        find_model(explicit=model_file, environ=environ, cache=cache)
+    except VendorUnavailable as error:
+        return str(error)
+    return ""
 
 
 def require_package() -> None:

@@ -17,6 +17,7 @@ from batchwright.vendors.classify import classify, classify_stream
 from batchwright.vendors.event_streams import Stream
 from batchwright.vendors.key_hiding import KeyHider
 from batchwright.vendors.late_answer import LateAnswer, internal_answer
+from batchwright.vendors.listing import MODELS, Listing, read_listing
 from batchwright.vendors.profiles import Profile
 from batchwright.vendors.relay import Relay
 
@@ -47,6 +48,7 @@ class OpenAIVendor:
         if key:
             headers["authorization"] = f"Bearer {key}"
         self._open_target = _target_opener(http, base_url, headers)
+        self._open_models = _models_opener(http, base_url, headers)
         self._hider = KeyHider(key)
         self._secret = self._hider.plain
         self._targets: dict[str, HttpTarget] = {}
@@ -81,6 +83,16 @@ class OpenAIVendor:
         except Exception as error:
             return LateAnswer(lambda answer: listener.end(answer, None, b""), internal_answer(error))
 
+    def list_models(self, on_end: Callable[[Listing], None]) -> VendorCall:
+        """Asks for the vendor's models. `on_end` as of `send`."""
+
+        def ended(end: HttpEnd) -> None:
+            answer = self._read(end, MODELS)
+            self._hider.hide(answer)
+            on_end(read_listing(end, answer))
+
+        return self._open_models().send(b"", ended)
+
     async def close(self) -> None:
         """The client was handed in, so its connections are closed by whoever opened it."""
         self._targets.clear()
@@ -105,6 +117,11 @@ class OpenAIVendor:
 
 def _target_opener(http: HttpClient, base_url: str, headers: dict[str, str]) -> Callable[[str], HttpTarget]:
     return lambda endpoint: http.target("POST", join_url(base_url, endpoint), headers)
+
+
+def _models_opener(http: HttpClient, base_url: str, headers: dict[str, str]) -> Callable[[], HttpTarget]:
+    asked = {name: value for name, value in headers.items() if name != "content-type"}  # there is no body
+    return lambda: http.target("GET", join_url(base_url, MODELS), asked)
 
 
 def join_url(base_url: str, endpoint: str) -> str:

@@ -12,6 +12,7 @@ from batchwright.core.keys import can_be_sent
 from batchwright.ports.clock import Clock
 from batchwright.ports.http import HttpClient
 from batchwright.ports.vendor import Vendor
+from batchwright.vendors.listing import Listing
 from batchwright.vendors.openai import OpenAIVendor
 from batchwright.vendors.profiles import find_profile
 from batchwright.vendors.simulated import SimulatedVendor
@@ -85,6 +86,17 @@ class OpenVendors:
             failed = task.done() and (task.cancelled() or task.exception() is not None)
             if failed and self._opening.get(key) is task:
                 del self._opening[key]
+
+    async def list_models(self, destination: Destination, *, timeout_s: float) -> Listing:
+        """What an `openai` destination answers when it is asked for its models. Raises VendorUnavailable where nothing
+        can be asked: its key is missing or cannot be sent, its address is none."""
+        done: asyncio.Future[Listing] = asyncio.get_running_loop().create_future()
+        vendor = self._open_openai(destination, self._client(timeout_s))
+        call = vendor.list_models(lambda listing: None if done.done() else done.set_result(listing))
+        try:
+            return await done
+        finally:
+            call.abort()
 
     def renew(self, keys: Mapping[str, str], dotenv_keys: Mapping[str, str], dotenv_file: str) -> None:
         """Other keys from now on: whoever opens a vendor again gets one that has them. What is out under an old one

@@ -1,0 +1,337 @@
+"""`batchwright check`: looks at everything that the settings lead to, before rows depend on it.
+
+Nothing is stored and no row is made. All vendors are asked at the same time, for their models, which costs nothing;
+only with `asks` one request of 1 token goes out for each model that the settings name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from batchwright.assemble import STORE_FILE, Prices, open_vendors
+from batchwright.assemble.reloading import check_key_file
+from batchwright.core.batch_spec import Destination
+from batchwright.core.checkup import Checked, Verdict, failed, passed, warned
+from batchwright.core.endpoints import CHAT
+from batchwright.core.errors import BatchwrightError, StoreError, UsageError
+from batchwright.core.routes import LOCAL, find_route, local_model
+from batchwright.fabric.system import SystemClock
+from batchwright.ports.vendor import Answer
+from batchwright.settings import Settings
+from batchwright.store.open import look_at_state
+from batchwright.vendors.judging import PATTERN, judge_asked, judge_listing, judge_models
+from batchwright.vendors.listing import Listing
+from batchwright.vendors.local_model import local_problem, require_package
+from batchwright.vendors.registry import OpenVendors
+
+STATE = "state folder"
+LEAST_FREE_BYTES = 1 << 30
+"""Less room than that on the disk is told of: rows and answers of a large batch take more."""
+MAX_SKEW_S = 60.0
+"""A Date header says seconds, and an answer takes some; a wait "until 12:00:00" or a certificate minds a minute."""
+T = TypeVar("T")
+Named = Mapping[str, Sequence[str]]
+"""By a vendor's name: the models, as it gets them, that the settings name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    timeout_s: float
+    """For all that is asked of one vendor."""
+    asks: bool
+    """One request of 1 token for each named model."""
+
+
+async def check(settings: Settings, request: CheckRequest) -> list[Checked]:
+    """Everything that was found, in the order: this machine, vendors, routes. Raises nothing for what is found."""
+    clock = SystemClock()
+    ways, named = _ways(settings)
+    findings = [await asyncio.to_thread(_state, settings), *_key_file(settings)]
+    prices, priced = _prices(settings, clock)
+    findings += priced
+    async with open_vendors(settings, clock, say=lambda _: None) as vendors:
+        looks = [
+            _Look(place, settings, vendors, clock, named.get(place.vendor, ()), request)
+            for place in _places(settings, named)
+        ]
+        for found in await asyncio.gather(*(look.findings() for look in looks)):
+            findings += found
+        findings += _clock([look.skew_s for look in looks if look.skew_s is not None])
+    if prices is not None:
+        findings += _unpriced(settings, prices, named)
+    return [*findings, *ways]
+
+
+# -------------------------------------------------------------------------------------------------------- this machine
+
+
+def _state(settings: Settings) -> Checked:
+    path = settings.state_dir / STORE_FILE
+    try:
+        told = look_at_state(path)
+        free = shutil.disk_usage(next(place for place in (path, *path.parents) if place.exists())).free
+    except (StoreError, OSError) as error:
+        return failed(STATE, str(error), "a folder on a local disk", remedy="")
+    found = f"{path} {told}; {free / 2**30:,.1f} GiB free"
+    if free < LEAST_FREE_BYTES:
+        return warned(STATE, found, "1 GiB at least", remedy="Make room, or name another folder with BATCHWRIGHT_HOME")
+    return passed(STATE, found)
+
+
+def _key_file(settings: Settings) -> list[Checked]:
+    try:
+        check_key_file(settings)
+    except UsageError as error:
+        return [failed("file of keys", str(error), "a file that its owner alone can read", remedy="")]
+    return []
+
+
+def _clock(skews_s: Sequence[float]) -> list[Checked]:
+    if not skews_s:
+        return []
+    # The vendor that agrees best: one of them may be wrong itself.
+    skew_s = min(skews_s, key=abs)
+    if abs(skew_s) <= MAX_SKEW_S:
+        return [passed("clock", f"agrees with a vendor's within {MAX_SKEW_S:g} s")]
+    way = "ahead of" if skew_s > 0 else "behind"
+    return [
+        warned(
+            "clock",
+            f"this machine's is {abs(skew_s):,.0f} s {way} the vendors'",
+            f"at most {MAX_SKEW_S:g} s",
+            remedy="Set the clock (NTP): waits that vendors give as dates, and certificates, go by it",
+        )
+    ]
+
+
+# -------------------------------------------------------------------------------------------------------------- routes
+
+
+def _ways(settings: Settings) -> tuple[list[Checked], Named]:
+    """What routes and the default model lead to, and the models that are named on the way."""
+    findings = [_route(settings, f"route {name}", name) for name in settings.routes]
+    if settings.model and settings.model not in settings.routes:
+        findings.append(_route(settings, "default model", settings.model))
+    named: dict[str, dict[str, None]] = {}
+    for name in (*settings.routes, *([settings.model] if settings.model else [])):
+        route = find_route(name, settings.destinations, settings.routes)
+        for step in route.steps if route is not None and not route.problem else ():
+            named.setdefault(step.destination.vendor, {})[step.model] = None
+    for place in settings.destinations:
+        for name in place.models:
+            if not PATTERN & set(name):
+                named.setdefault(place.vendor, {})[name] = None
+    return findings, {vendor: tuple(models) for vendor, models in named.items()}
+
+
+def _route(settings: Settings, subject: str, name: str) -> Checked:
+    route = find_route(name, settings.destinations, settings.routes)
+    if route is None:
+        known = ", ".join(place.vendor for place in settings.destinations) or "(none)"
+        return failed(
+            subject,
+            f"{name!r} leads nowhere",
+            f"a model that one of these takes: {known}",
+            remedy="Name it as VENDOR/MODEL, or add it to a vendor's `models`",
+        )
+    if route.problem:
+        return failed(subject, f"{name!r} leads nowhere: {route.problem}", "a vendor that can be used", remedy="")
+    found = "leads to " + ", then ".join(f"{step.destination.vendor}/{step.model}" for step in route.steps)
+    choices = settings.routes.get(name, ())
+    if len(choices) > len(route.steps):
+        left = len(choices) - len(route.steps)
+        return warned(
+            subject,
+            f"{found}; {left} of its {len(choices)} choices cannot be used",
+            "every choice to be usable",
+            remedy="See what is said of its vendors",
+        )
+    return passed(subject, found)
+
+
+# -------------------------------------------------------------------------------------------------------------- prices
+
+
+def _prices(settings: Settings, clock: SystemClock) -> tuple[Prices | None, list[Checked]]:
+    prices = Prices(settings, clock)
+    try:
+        prices.load()
+    except UsageError as error:
+        return None, [failed("price table", str(error), "a table that can be read", remedy="")]
+    table = settings.price_table
+    return prices, [passed("price table", f"{table} can be read")] if table is not None else []
+
+
+def _unpriced(settings: Settings, prices: Prices, named: Named) -> Iterable[Checked]:
+    for place in settings.destinations:
+        for model in named.get(place.vendor, ()):
+            if place.unusable or prices(place, model) is not None:
+                continue
+            yield warned(
+                f"model {place.vendor}/{model}",
+                "no price is known",
+                "an entry of the price table",
+                remedy="Without one its cost is not known unless the vendor states it, and --max-cost refuses its "
+                f'rows: add [[price]] with vendor = "{place.vendor}", pattern = "{model}", input and output to the '
+                "file that `prices` names",
+            )
+
+
+# ------------------------------------------------------------------------------------------------------------- vendors
+
+
+def _places(settings: Settings, named: Named) -> tuple[Destination, ...]:
+    """Every destination, and the local model where something names it, or where its extra is installed."""
+    here = settings.destinations
+    if any(place.vendor == LOCAL.vendor for place in here):
+        return here
+    if LOCAL.vendor in named or not here or _has_local():
+        return (*here, LOCAL)
+    return here
+
+
+def _has_local() -> bool:
+    try:
+        require_package()
+    except BatchwrightError:
+        return False
+    return True
+
+
+class _Look:
+    """At one vendor."""
+
+    def __init__(
+        self,
+        place: Destination,
+        settings: Settings,
+        vendors: OpenVendors,
+        clock: SystemClock,
+        named: Sequence[str],
+        request: CheckRequest,
+    ) -> None:
+        self._place = place
+        self._settings = settings
+        self._vendors = vendors
+        self._clock = clock
+        self._named = named
+        self._request = request
+        self.skew_s: float | None = None
+        """By how much this machine's clock is ahead of the vendor's; None: it did not say."""
+
+    async def findings(self) -> list[Checked]:
+        place, subject = self._place, f"vendor {self._place.vendor}"
+        if place.unusable:
+            remedy = self._settings.remedies.get(place.unusable, "")
+            return [failed(subject, place.unusable, "a vendor that can be used", remedy=remedy)]
+        match place.protocol:
+            case "local":
+                return await self._local(subject)
+            case "openai":
+                return [*await self._remote(subject), self._limits(subject)]
+            case _:
+                return [passed(subject, "is the simulator: nothing is sent")]
+
+    async def _local(self, subject: str) -> list[Checked]:
+        file = Path(self._place.model_file) if self._place.model_file else None
+        environ, cache = self._settings.process_environment(), self._settings.cache_dir
+        problem = await asyncio.to_thread(local_problem, file, environ=environ, cache=cache)
+        if problem:
+            missing = [] if self._settings.destinations else [*self._settings.endpoint_help()]
+            remedy = "\n".join(missing)
+            return [failed(subject, problem, "the local model, or another vendor", remedy=remedy)]
+        name = local_model([self._place])
+        asked = await self._asked([name.partition("/")[2]]) if self._request.asks else []
+        return [passed(subject, f"{name} is installed"), *asked]
+
+    async def _remote(self, subject: str) -> list[Checked]:
+        asking = asyncio.create_task(self._listed(subject), name=f"models of {self._place.vendor}")
+        asked = await self._asked(self._named) if self._request.asks else []
+        listing, problem = await asking
+        answers = any(finding.verdict is Verdict.OK for finding in asked)
+        if listing is None:
+            return [*problem, *asked]
+        told = [judge_listing(self._place, listing, answers=answers)]
+        if told[0].verdict is Verdict.ERROR:
+            # What it says of each model would be the same sentence again.
+            return told
+        # A model that was asked has said more than a list can.
+        return [*told, *judge_models(self._place, listing, () if asked else self._named), *asked]
+
+    async def _listed(self, subject: str) -> tuple[Listing | None, list[Checked]]:
+        try:
+            listing = await self._bounded(self._vendors.list_models(self._place, timeout_s=self._request.timeout_s))
+        except BatchwrightError as error:
+            return None, [failed(subject, str(error), "a vendor that can be asked", remedy="")]
+        if listing is None:
+            return None, [self._silent(subject)]
+        self._note_date(listing.date)
+        return listing, []
+
+    def _note_date(self, date: str) -> None:
+        try:
+            there_s = parsedate_to_datetime(date).timestamp()
+        except (ValueError, OverflowError):
+            return
+        self.skew_s = self._clock.now_ms() / 1000 - there_s
+
+    async def _asked(self, models: Sequence[str]) -> list[Checked]:
+        return list(await asyncio.gather(*(self._ask(model) for model in models)))
+
+    async def _ask(self, model: str) -> Checked:
+        subject = f"model {self._place.vendor}/{model}"
+        try:
+            answer = await self._bounded(self._send(model))
+        except BatchwrightError as error:
+            return failed(subject, str(error), "an answer", remedy="")
+        return judge_asked(self._place, model, answer) if answer is not None else self._silent(subject)
+
+    async def _send(self, model: str) -> Answer:
+        vendor = await self._vendors.open(self._place, timeout_s=self._request.timeout_s)
+        body = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+        done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        call = vendor.send(
+            CHAT, msgspec.json.encode(body), lambda answer: None if done.done() else done.set_result(answer)
+        )
+        try:
+            return await done
+        finally:
+            call.abort()
+
+    async def _bounded(self, asking: Awaitable[T]) -> T | None:
+        try:
+            async with asyncio.timeout(self._request.timeout_s):
+                return await asking
+        except TimeoutError:
+            return None
+
+    def _silent(self, subject: str) -> Checked:
+        return failed(
+            subject,
+            f"{self._place.base_url} did not answer within {self._request.timeout_s:g} s".lstrip(),
+            "an answer in time",
+            remedy="Correct base_url, see to the network, or give it longer with --timeout",
+        )
+
+    def _limits(self, subject: str) -> Checked:
+        limits = self._settings.limits.get(self._place.vendor)
+        texts = [
+            f"{number:,} {what}"
+            for number, what in (
+                ((limits.rpm, "requests a minute"), (limits.tpm, "tokens a minute"), (limits.concurrency, "at once"))
+                if limits is not None
+                else ()
+            )
+            if number
+        ]
+        if texts:
+            return passed(subject, f"limits: {', '.join(texts)}")
+        return passed(subject, "no limits are set: the pace is found by trying, and from its headers")
