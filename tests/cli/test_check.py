@@ -437,7 +437,7 @@ def test_the_command_and_its_codes(invoke: Invoke, tmp_path: Path, monkeypatch: 
 
 
 def test_nowhere_to_go_names_the_ways(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "local_problem", lambda *_, **__: "it is not installed")
+    monkeypatch.setattr(checking, "local_problem_of", lambda *_, **__: "it is not installed")
     told = invoke("check")
     assert told.exit_code == 3
     assert "--simulate" in told.stdout

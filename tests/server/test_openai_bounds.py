@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import socket
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -160,6 +161,12 @@ def test_two_with_one_key_at_once_make_one_batch(service: RunningService) -> Non
     assert len(set(ids)) == 4
 
 
+@pytest.fixture
+def without_the_local_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)  # what an import system that lacks it answers
+
+
+@pytest.mark.usefixtures("without_the_local_model")
 def test_models_are_those_that_vendors_name(tmp_path: Path, vendor: ScriptedVendor) -> None:
     vendors = """
 [vendors.house]
@@ -174,7 +181,9 @@ models = ["small", "gpt-x"]
         assert [(model.id, model.owned_by, model.object) for model in client.models.list()] == [
             ("gpt-x", "house", "model"),
             ("small", "other", "model"),
+            ("other/gpt-x", "other", "model"),
         ]
+        assert all(client.models.retrieve(model.id) == model for model in client.models.list())
         assert client.models.retrieve("big-7b").owned_by == "house"
         assert client.models.retrieve("other/anything").owned_by == "other"
         assert client.models.retrieve("tiny").owned_by == "scripted", "it takes every name"
@@ -182,3 +191,46 @@ models = ["small", "gpt-x"]
             client.models.retrieve("local/none-such")
         assert refused.value.param == "model"
         assert service.get("/v1/models/").status_code == 404
+
+
+ROUTES = """
+[routes.fast]
+to = ["local/smollm2", "house/small"]
+[routes.here]
+to = ["local/smollm2"]
+[vendors.house]
+base_url = "https://llm.example.com/v1"
+models = ["small", "here"]
+"""
+
+
+def models_of(service: RunningService) -> list[tuple[str, str]]:
+    listed = service.get("/v1/models").json()["data"]
+    return [(model["id"], model["owned_by"]) for model in listed]
+
+
+def test_the_local_model_is_listed_where_it_can_run(tmp_path: Path) -> None:
+    with serving(tmp_path / "plain", simulate=False) as service:
+        assert models_of(service) == [("local/smollm2", "local")]
+        submit = service.get("/v1/discovery/ai.batch.submit").json()
+        assert (submit["available"], submit["vendors"], submit["unavailable_reason"]) == (True, ["local"], None)
+    with serving(tmp_path / "routes", simulate=False, project=ROUTES) as service:
+        assert models_of(service) == [
+            ("fast", "local"),
+            ("here", "local"),
+            ("small", "house"),
+            ("house/here", "house"),
+            ("local/smollm2", "local"),
+        ]
+
+
+@pytest.mark.usefixtures("without_the_local_model")
+def test_the_local_model_is_not_listed_where_it_cannot_run(tmp_path: Path) -> None:
+    with serving(tmp_path / "plain", simulate=False) as service:
+        assert models_of(service) == []
+        assert service.get("/v1/models/local/smollm2").status_code == 404
+        submit = service.get("/v1/discovery/ai.batch.submit").json()
+        assert (submit["available"], submit["vendors"]) == (False, [])
+        assert "the local model cannot run here" in submit["unavailable_reason"]
+    with serving(tmp_path / "routes", simulate=False, project=ROUTES) as service:
+        assert models_of(service) == [("fast", "house"), ("small", "house"), ("house/here", "house")]

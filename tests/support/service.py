@@ -150,16 +150,18 @@ def serving(
     ceilings: Ceilings | None = None,
     key: str = "",
     vendor_settings: str = "",
+    simulate: bool = True,
 ) -> Iterator[RunningService]:
     """`project`: more of `batchwright.toml`; `vendor_settings`: of the scripted vendor's table, in the user's own file.
-    Without a vendor the simulator answers. `works` False: nobody does. `key`: of a service that ran in this folder
-    before: a first key is made and told only once."""
+    Without a vendor the simulator answers, unless `simulate` is False: then what the settings and this machine have.
+    `works` False: nobody does. `key`: of a service that ran in this folder before: a first key is made and told only
+    once."""
     folder.mkdir(parents=True, exist_ok=True)
     places = Places(folder, project=PROJECT + project)
     places.environment = {"BATCHWRIGHT_HOME": str(folder / "state"), **(environment or {})}
     if vendor is not None:
         places.user = f"[vendors.scripted]\nbase_url = '{vendor.base_url}'\n{vendor_settings}"
-    settings = places.load(simulate=vendor is None)
+    settings = places.load(simulate=simulate and vendor is None)
     service = RunningService(settings, key=key)
     request = ServeRequest(host="127.0.0.1", port=0, works=works, ceilings=ceilings or Ceilings())
     thread = _Thread(service, request)

@@ -11,12 +11,12 @@ import shutil
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from batchwright.assemble import STORE_FILE, Prices, open_vendors
+from batchwright.assemble.local import local_problem_of
 from batchwright.assemble.reloading import check_key_file
 from batchwright.core.batch_spec import Destination
 from batchwright.core.checkup import Checked, Verdict, failed, passed, warned
@@ -29,7 +29,7 @@ from batchwright.settings import Settings
 from batchwright.store.open import look_at_state
 from batchwright.vendors.judging import PATTERN, judge_asked, judge_listing, judge_models
 from batchwright.vendors.listing import Listing
-from batchwright.vendors.local_model import local_problem, require_package
+from batchwright.vendors.local_model import require_package
 from batchwright.vendors.registry import OpenVendors
 
 STATE = "state folder"
@@ -241,12 +241,9 @@ class _Look:
                 return [passed(subject, "is the simulator: nothing is sent")]
 
     async def _local(self, subject: str) -> list[Checked]:
-        file = Path(self._place.model_file) if self._place.model_file else None
-        environ, cache = self._settings.process_environment(), self._settings.cache_dir
-        problem = await asyncio.to_thread(local_problem, file, environ=environ, cache=cache)
+        problem = await asyncio.to_thread(local_problem_of, self._settings, self._place)
         if problem:
-            missing = [] if self._settings.destinations else [*self._settings.endpoint_help()]
-            remedy = "\n".join(missing)
+            remedy = "" if self._settings.destinations else "\n".join(self._settings.endpoint_help())
             return [failed(subject, problem, "the local model, or another vendor", remedy=remedy)]
         name = local_model([self._place])
         asked = await self._asked([name.partition("/")[2]]) if self._request.asks else []

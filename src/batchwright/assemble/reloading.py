@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from batchwright.assemble import Machine, vendor_limits
+from batchwright.assemble.local import has_local
 from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.fabric.in_process import LoopWorker
 from batchwright.server.service import Offers
@@ -83,16 +84,18 @@ async def _answer(hangups: Hangups, what: Reloaded, before: Settings) -> None:
         await hangups.asked.wait()
         hangups.asked.clear()
         try:
-            before = _apply(hangups.load(), before, what)
+            now = hangups.load()
+            local = await asyncio.to_thread(has_local, now)
+            before = _apply(now, before, what, has_local=local)
         except BatchwrightError as error:
             what.say(f"The settings were not read again, what was read before holds: {error}")
 
 
-def _apply(now: Settings, before: Settings, what: Reloaded) -> Settings:
+def _apply(now: Settings, before: Settings, what: Reloaded, *, has_local: bool) -> Settings:
     """Everything that can be refused comes first."""
     check_key_file(now)
     what.machine.find_price.reload(now)
-    what.offers.change(now.destinations, now.model, now.routes)
+    what.offers.change(now.destinations, now.model, now.routes, has_local=has_local)
     variables = now.variables
     what.vendors.renew(now.key_values(), variables.dotenv, variables.dotenv_file)
     what.worker.reload(vendor_limits(now))

@@ -17,6 +17,7 @@ from batchwright.assemble import Machine, build_worker, host_worker, open_machin
 from batchwright.assemble.connections import bounded_protocol
 from batchwright.assemble.files import open_files
 from batchwright.assemble.keys import new_key
+from batchwright.assemble.local import has_local
 from batchwright.assemble.log import ServiceLog
 from batchwright.assemble.reloading import Hangups, Reloaded, check_key_file, hangups_of_process, reloading
 from batchwright.assemble.webhooks import delivering, webhook_targets
@@ -104,7 +105,8 @@ async def serve_until(
         figures = WorkerFigures()
         vendors = await stack.enter_async_context(open_vendors(settings, machine.clock, say=log.say))
         working = build_worker(machine, vendors, say=log.say, asked=LaneLimits(), claims=request.works, figures=figures)
-        offers = Offers(settings.destinations, settings.model, settings.routes)
+        local = await asyncio.to_thread(has_local, settings)
+        offers = Offers(settings.destinations, settings.model, settings.routes, has_local=local)
         calls = SingleCalls(working, lambda: (offers.destinations, offers.model, offers.routes))
         worker = host_worker(machine, working)
         if request.works:

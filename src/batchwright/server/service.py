@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from batchwright.core.batch_spec import Destination, Routes
-from batchwright.core.routes import NO_ROUTES
+from batchwright.core.routes import LOCAL, NO_ROUTES
 from batchwright.core.row_options import MAX_ROW_BYTES
 from batchwright.core.tenants import Tenant
 from batchwright.ports.batches import Batches
@@ -48,11 +48,29 @@ class Ceilings:
 class Offers:
     """Where rows of new submits can go. Changed as a whole when the settings are read again."""
 
-    def __init__(self, destinations: tuple[Destination, ...], model: str = "", routes: Routes = NO_ROUTES) -> None:
-        self.change(destinations, model, routes)
+    def __init__(
+        self,
+        destinations: tuple[Destination, ...],
+        model: str = "",
+        routes: Routes = NO_ROUTES,
+        *,
+        has_local: bool = False,
+    ) -> None:
+        self.change(destinations, model, routes, has_local=has_local)
 
-    def change(self, destinations: tuple[Destination, ...], model: str, routes: Routes) -> None:
-        self.destinations, self.model, self.routes = destinations, model, routes
+    def change(self, destinations: tuple[Destination, ...], model: str, routes: Routes, *, has_local: bool) -> None:
+        """`has_local`: the local model can run on this machine, which rows may name whatever else is configured."""
+        self.destinations, self.model, self.routes, self.has_local = destinations, model, routes, has_local
+
+    def serves(self, destination: Destination) -> bool:
+        return not destination.unusable and (destination.protocol != LOCAL.protocol or self.has_local)
+
+    @property
+    def usable(self) -> tuple[Destination, ...]:
+        """Every place that a row can go to, in order of preference."""
+        here = tuple(place for place in self.destinations if self.serves(place))
+        named = any(place.vendor == LOCAL.vendor for place in self.destinations)
+        return here if named or not self.has_local else (*here, LOCAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,7 @@ def _bare(body: object) -> Response:
 
 
 def _entry(one: Capability, service: Service) -> dict[str, object]:
-    usable = [place for place in service.destinations if not place.unusable] if one.needs_vendor else []
+    usable = service.offers.usable if one.needs_vendor else ()
     return {
         "id": one.id,
         "method": one.method,
@@ -166,7 +166,7 @@ def _detail(one: Capability, service: Service) -> dict[str, object]:
 
 def _unavailable_reason(one: Capability, service: Service) -> str:
     """Empty: it can be used now."""
-    if not one.needs_vendor or any(not destination.unusable for destination in service.destinations):
+    if not one.needs_vendor or service.offers.usable:
         return ""
-    reasons = [destination.unusable for destination in service.destinations]
-    return "; ".join(dict.fromkeys(reasons)) or "no vendor is configured"
+    reasons = [destination.unusable for destination in service.destinations if destination.unusable]
+    return "; ".join(dict.fromkeys(reasons)) or "no vendor is configured, and the local model cannot run here"

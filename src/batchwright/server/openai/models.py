@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from batchwright.core.routes import find_route, local_model
+from batchwright.core.batch_spec import Destination
+from batchwright.core.routes import LOCAL, find_route, local_model
 from batchwright.server.asking import Ask
 from batchwright.server.faults import Fault
 from batchwright.server.openai.shell import answer
@@ -30,17 +31,23 @@ async def retrieve_model(ask: Ask) -> Response:
 
 
 def model_names(service: Service) -> list[str]:
-    """Each once: the service's own default, its routes, and in the order of the destinations the names that are no
-    patterns."""
+    """Each once: the service's own default, its routes, and in the order of the destinations the local model and the
+    names that are no patterns. A name that leads elsewhere is given with its vendor before it, as a row must."""
     names = dict.fromkeys([service.model] if service.model else [])
     names.update(dict.fromkeys(service.routes))
-    for destination in service.destinations:
-        if destination.unusable:
-            continue
-        if destination.protocol == "local":
+    for destination in service.offers.usable:
+        if destination.protocol == LOCAL.protocol:
             names[local_model([destination])] = None
-        names.update(dict.fromkeys(name for name in destination.models if not _PATTERN & set(name)))
+        for name in destination.models:
+            if not _PATTERN & set(name):
+                names[name if _leads_to(service, name, destination) else f"{destination.vendor}/{name}"] = None
     return list(names)
+
+
+def _leads_to(service: Service, name: str, destination: Destination) -> bool:
+    """As this very model; a route of that name may mean another there."""
+    route = find_route(name, service.destinations, service.routes)
+    return route is not None and any((step.destination, step.model) == (destination, name) for step in route.steps)
 
 
 def _view(service: Service, name: str) -> dict[str, object] | None:
@@ -48,4 +55,5 @@ def _view(service: Service, name: str) -> dict[str, object] | None:
     route = find_route(name, service.destinations, service.routes)
     if route is None or route.problem:
         return None
-    return {"id": name, "object": "model", "created": 0, "owned_by": route.steps[0].destination.vendor}
+    usable = [step.destination for step in route.steps if service.offers.serves(step.destination)]
+    return {"id": name, "object": "model", "created": 0, "owned_by": usable[0].vendor} if usable else None
