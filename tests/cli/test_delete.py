@@ -32,6 +32,13 @@ def test_nobody_to_ask_needs_a_yes(two: Machine, invoke: Invoke) -> None:
     assert list(two.batches) == [OPEN]
 
 
+def test_forget_is_the_same_word(two: Machine, invoke: Invoke) -> None:
+    assert invoke("forget", "aa", "--yes").exit_code == 0
+    assert list(two.batches) == [OPEN]
+    assert "forget" not in invoke("--help").stdout
+    assert "Did you mean 'delete'" in invoke("delet").stderr
+
+
 def test_one_that_has_not_ended_keeps_all(two: Machine, invoke: Invoke) -> None:
     refused = invoke("delete", "aa", "bb", "--yes")
     assert (refused.exit_code, list(two.batches)) == (2, [ENDED, OPEN])

@@ -35,6 +35,8 @@ COMMANDS: dict[str, str] = {
     "keys": "Make, list, bound and revoke keys of the service.",
     "model": "Manage the local model.",
 }
+ALIASES = {"forget": "delete"}
+"""Other words for the same command; no help page lists them."""
 KEY_OPTION = re.compile(r"--?(([a-z0-9]+[-_])*api[-_]?key|key|token)(=.*)?", re.IGNORECASE | re.DOTALL)
 """`--api-key`, `--apikey=...`, `--openai-api-key` and their like; not `--api-key-env`, not a mistyped `--max-token`."""
 KEY_REFUSED = (
@@ -51,10 +53,11 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in COMMANDS:
             return None
-        module = import_module(f"batchwright.cli.{cmd_name}")
-        command = getattr(module, f"{cmd_name}_command")
+        module = import_module(f"batchwright.cli.{name}")
+        command = getattr(module, f"{name}_command")
         assert isinstance(command, click.Command)
         return command
 
@@ -62,7 +65,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
+        if name not in COMMANDS and name not in ALIASES and not name.startswith("-"):
             raise click.UsageError(f"There is no command {name!r}.{exits.nearest_text(name, COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)
 
