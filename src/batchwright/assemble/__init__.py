@@ -28,7 +28,7 @@ from batchwright.fabric.system import SystemChance, SystemClock, utc_day
 from batchwright.http.open import open_http_client
 from batchwright.ports.batches import Batches
 from batchwright.ports.http import HttpClient, Timeouts
-from batchwright.ports.observer import WorkerFigures
+from batchwright.ports.observer import Trace, WorkerFigures
 from batchwright.ports.store import BatchRow, Store
 from batchwright.ports.vendor import Vendor
 from batchwright.prices.open import Pricer, open_prices
@@ -246,9 +246,12 @@ def start_worker(
     asked: LaneLimits,
     only_batch: str = "",
     until_idle: bool = False,
+    trace: Trace | None = None,
 ) -> LoopWorker:
     """A worker on this loop."""
-    worker = build_worker(machine, vendors, say=say, asked=asked, only_batch=only_batch, until_idle=until_idle)
+    worker = build_worker(
+        machine, vendors, say=say, asked=asked, only_batch=only_batch, until_idle=until_idle, trace=trace
+    )
     return host_worker(machine, worker)
 
 
@@ -270,6 +273,7 @@ def build_worker(
     until_idle: bool = False,
     claims: bool = True,
     figures: WorkerFigures | None = None,
+    trace: Trace | None = None,
 ) -> Worker:
     identity = WorkerId(f"{machine.host}-{os.getpid()}", machine.chance.hex_id(8))
     return Worker(
@@ -283,6 +287,7 @@ def build_worker(
             day_of=utc_day,
             report=say,
             figures=figures or WorkerFigures(),
+            trace=trace,
         ),
         identity=identity,
         settings=_worker_settings(machine.settings, asked),
@@ -451,11 +456,13 @@ async def backup(settings: Settings, target: Path) -> int:
 
 async def work(settings: Settings, *, until_idle: bool, display: Display) -> int:
     """`batchwright work`: works on every batch of this machine until it is told to end; returns the exit code."""
-    async with _seams(settings, display) as (machine, seams):
+    from batchwright.assemble.tracing import tracing  # of those that stay alone
+
+    async with _seams(settings, display) as (machine, seams), tracing(settings, display.say) as trace:
         machine.find_price.load()
         async with open_vendors(settings, machine.clock, say=display.say) as vendors:
             asked = LaneLimits()
-            worker = start_worker(machine, vendors, say=display.say, asked=asked, until_idle=until_idle)
+            worker = start_worker(machine, vendors, say=display.say, asked=asked, until_idle=until_idle, trace=trace)
             ending = asyncio.create_task(_end_on_interrupt(worker, seams), name="interrupts")
             ended = EndedBatches(seams.batches)
             telling = asyncio.create_task(_tell_of_work(worker, ended, machine.clock, display.say), name="telling")

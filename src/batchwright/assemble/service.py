@@ -20,6 +20,7 @@ from batchwright.assemble.keys import new_key
 from batchwright.assemble.local import has_local
 from batchwright.assemble.log import ServiceLog
 from batchwright.assemble.reloading import Hangups, Reloaded, check_key_file, hangups_of_process, reloading
+from batchwright.assemble.tracing import tracing
 from batchwright.assemble.webhooks import delivering, webhook_targets
 from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope, Tenant
@@ -104,7 +105,10 @@ async def serve_until(
         stack.callback(listener.close)
         figures = WorkerFigures()
         vendors = await stack.enter_async_context(open_vendors(settings, machine.clock, say=log.say))
-        working = build_worker(machine, vendors, say=log.say, asked=LaneLimits(), claims=request.works, figures=figures)
+        trace = await stack.enter_async_context(tracing(settings, log.say))
+        working = build_worker(
+            machine, vendors, say=log.say, asked=LaneLimits(), claims=request.works, figures=figures, trace=trace
+        )
         local = await asyncio.to_thread(has_local, settings)
         offers = Offers(settings.destinations, settings.model, settings.routes, has_local=local)
         calls = SingleCalls(working, lambda: (offers.destinations, offers.model, offers.routes))
@@ -122,7 +126,10 @@ async def serve_until(
         service = _service(machine, (files_of, calls, targets), offers, request, (insight, log))
         reloaded = Reloaded(machine=machine, offers=offers, vendors=vendors, worker=worker, say=log.say)
         await stack.enter_async_context(reloading(hangups, reloaded, settings))
-        server = _Server(_config(service, doorkeeper, log, grace_s=settings.grace_s))
+        app = Watched(
+            build_app(service, doorkeeper), clock=service.clock, figures=insight.http, tell=log.request, trace=trace
+        )
+        server = _Server(_config(service, app, grace_s=settings.grace_s))
         log.say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
         _show_first_key(machine, log)
         await _until_interrupted(server, listener, worker, interrupts, service.watching, log.say)
@@ -213,10 +220,9 @@ def _service(
     )
 
 
-def _config(service: Service, doorkeeper: Doorkeeper, log: ServiceLog, *, grace_s: float) -> uvicorn.Config:
-    app = build_app(service, doorkeeper)
+def _config(service: Service, app: Watched, *, grace_s: float) -> uvicorn.Config:
     return uvicorn.Config(
-        Watched(app, clock=service.clock, figures=service.insight.http, tell=log.request),
+        app,
         loop="none",
         http=bounded_protocol(service.clock, service.chance),
         ws="none",

@@ -34,7 +34,9 @@ class BatchContext:
         "paused",
         "round",
         "route_lanes",
+        "rows_ended",
         "segments",
+        "since_s",
         "spec",
         "spent_picousd",
         "tenant",
@@ -60,6 +62,10 @@ class BatchContext:
         """Passed since the last checkpoint: to be written."""
         self.gate_shut = ""
         """Why the first rows all failed; empty while the gate is open."""
+        self.since_s = 0.0
+        """When it was met."""
+        self.rows_ended = 0
+        """Here, durably, since then."""
         self.segments = 0
         self.in_flight = 0
         self.paused = False

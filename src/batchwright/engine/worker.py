@@ -29,11 +29,12 @@ from batchwright.engine.floor import FindPrice, Floor
 from batchwright.engine.heart import Heart
 from batchwright.engine.opening import Opening
 from batchwright.engine.sender import Sender
+from batchwright.engine.traces import batch_span, checkpoint_span
 from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX, LaneLimits, WorkerSettings
 from batchwright.engine.writer import Writer
 from batchwright.ports.clock import Chance, Clock
-from batchwright.ports.observer import LaneView, WorkerFigures, WorkerView
-from batchwright.ports.store import ClaimRequest, Store
+from batchwright.ports.observer import LaneView, Trace, WorkerFigures, WorkerView
+from batchwright.ports.store import BatchSignals, ClaimRequest, Store
 from batchwright.ports.vendor import Vendors
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class WorkerParts:
     """Takes a sentence about something that went wrong and was survived."""
     figures: WorkerFigures = field(default_factory=WorkerFigures)
     """Counts what the worker does, for whoever watches the process."""
+    trace: Trace | None = None
+    """Told of checkpoints and of the work on batches; None: nobody is."""
     step: Callable[[str], None] = lambda name: None
     """Told before each named step; a test's world crashes here."""
 
@@ -372,6 +375,7 @@ class Worker:
                 raise StoreError(f"a commit's reply was lost: {error}; the same command goes on from it") from error
             except StoreError as error:
                 self.sender.sending = False
+                self._trace_checkpoint(proposal, None, self._clock.now_s() - started_s)
                 self.parts.report(f"checkpoint {proposal.number} failed ({error}); try {tried} of {COMMIT_TRIES}")
                 if await self._has_landed(proposal.number):
                     raise StoreError(f"a commit's reply was lost: {error}; the same command goes on from it") from error
@@ -382,9 +386,14 @@ class Worker:
             self.number = proposal.number
             ended_s = self._clock.now_s()
             self.parts.figures.checkpoints.add(ended_s - started_s)
+            self._trace_checkpoint(proposal, landed, ended_s - started_s)
             self._next_s = started_s + max(self.settings.checkpoint_s, 3 * (ended_s - started_s))
             return landed
         return None
+
+    def _trace_checkpoint(self, proposal: Proposal, landed: Landed | None, duration_s: float) -> None:
+        if (trace := self.parts.trace) is not None:
+            trace(checkpoint_span(proposal, landed, ended_ms=self._clock.now_ms(), duration_s=duration_s))
 
     async def _has_landed(self, number: int) -> bool:
         """Whether a checkpoint landed although its commit failed; if that cannot be told, it is tried again, and a
@@ -408,6 +417,7 @@ class Worker:
             if segment.key in result.lost:
                 self.closing.lose(segment)
                 continue
+            segment.context.rows_ended += draft.outcomes
             for entry in draft.becoming_ready:
                 entry[0].line.ready.append(entry)
             if draft.outcomes:
@@ -418,7 +428,7 @@ class Worker:
             if draft.open == 0 or draft.release or draft.closed_as is not None:
                 floor.forget(segment)
         for batch in landed.batches.values():
-            floor.enter(batch)
+            floor.enter(batch).since_s = now_s
         for claimed in result.claimed:
             floor.open(claimed, now_s)
         if proposal.claim is not None and not result.claimed:
@@ -427,7 +437,7 @@ class Worker:
         self._idle = proposal.claim is not None and not result.claimed
         budget.give_all(floor.contexts, result.allowances, stopping=self.stopping)
         self.closing.signalled(result.signals, now_s)
-        self._leave_batches()
+        self._leave_batches(result.signals, now_s)
         for desk in list(floor.desks.values()):
             if desk.vendor is None and not desk.opening and desk.lines and not desk.blocked:
                 self.opening.open(desk)
@@ -436,7 +446,7 @@ class Worker:
         if result.claimed:
             self.wake_now()  # reserve at once: nothing of a claimed segment can be sent before
 
-    def _leave_batches(self) -> None:
+    def _leave_batches(self, signals: Mapping[str, BatchSignals], now_s: float) -> None:
         """Forgets batches of which nothing is held, unless a blocked lane of theirs still has to be told of."""
         blocked = {text for text, desk in self.floor.desks.items() if desk.blocked}
         waiting = {pair[0] for pair, lanes in self.floor.lane_sets.items() if not blocked.isdisjoint(lanes)}
@@ -444,6 +454,11 @@ class Worker:
             told = context.paused or context.closing is not None or context.batch_id not in waiting
             if told and not (context.segments or context.in_flight or context.allowance_picousd):
                 self.floor.leave(context)
+                if (trace := self.parts.trace) is not None:
+                    signal = signals.get(context.batch_id)
+                    settled = signal is not None and signal.settled
+                    ended_ms, duration_s = self._clock.now_ms(), now_s - context.since_s
+                    trace(batch_span(context, settled=settled, ended_ms=ended_ms, duration_s=duration_s))
 
     # ----------------------------------------------------------------------------------------------------- the ends
 

@@ -5,7 +5,9 @@ The durable truth of progress is the store's; this is what a screen shows beside
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from batchwright.core.histogram import Histogram
 
@@ -66,6 +68,33 @@ class WorkerFigures:
             return OTHERS
         self._names.add(names)
         return names
+
+
+class SpanSort(StrEnum):
+    OWN = "own"
+    """Work that this process set itself to."""
+    SERVED = "served"
+    """A request that it answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Something that took time in this process and is over: a checkpoint, the work on a batch, a request of the
+    service. There is none of a row, and none holds a prompt, an answer or a key."""
+
+    name: str
+    ended_ms: int
+    """Since the epoch."""
+    duration_s: float
+    attributes: Mapping[str, str | int | float | bool]
+    sort: SpanSort = SpanSort.OWN
+    parent: str = ""
+    """The `traceparent` of whoever asked for it, as it came; empty, or one that cannot be read: it has none."""
+    failed: bool = False
+
+
+Trace = Callable[[Span], None]
+"""Hears of every span on the loop's thread. Quick; it neither waits nor raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from batchwright.ports.clock import Clock
+from batchwright.ports.observer import Span, SpanSort, Trace
 from batchwright.server.asking import SAID
 from batchwright.server.infrai.status_view import moment
 from batchwright.server.insight import HttpFigures
@@ -24,6 +25,8 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 UNANSWERED = 499
 """Of a request whose client was gone before an answer began."""
 FAULT = 500
+MAX_TRACEPARENT_CHARS = 55
+"""As long as one of the only version there is."""
 
 
 class AccessLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="request"):
@@ -50,12 +53,19 @@ class Watched:
     """The application, with each of its requests timed, counted and told of."""
 
     def __init__(
-        self, app: Starlette, *, clock: Clock, figures: HttpFigures, tell: Callable[[AccessLine], None]
+        self,
+        app: Starlette,
+        *,
+        clock: Clock,
+        figures: HttpFigures,
+        tell: Callable[[AccessLine], None],
+        trace: Trace | None = None,
     ) -> None:
         self._app = app
         self._clock = clock
         self._figures = figures
         self._tell = tell
+        self._trace = trace
         self._templates: dict[object, str] = {
             route.endpoint: route.path for route in app.routes if isinstance(route, Route)
         }
@@ -89,16 +99,42 @@ class Watched:
             seconds = self._clock.now_s() - started_s
             status = status or (FAULT if failed else UNANSWERED)
             self._figures.ended(method, route, status, seconds)
-            self._tell(
-                AccessLine(
-                    time=time,
-                    method=method,
-                    route=route,
-                    status=status,
-                    ms=round(seconds * 1000, 1),
-                    bytes=size,
-                    request_id=said.get("request_id", ""),
-                    batch_id=said.get("batch_id", ""),
-                    key_id=said.get("key_id", ""),
-                )
+            line = AccessLine(
+                time=time,
+                method=method,
+                route=route,
+                status=status,
+                ms=round(seconds * 1000, 1),
+                bytes=size,
+                request_id=said.get("request_id", ""),
+                batch_id=said.get("batch_id", ""),
+                key_id=said.get("key_id", ""),
             )
+            self._tell(line)
+            if self._trace is not None:
+                self._trace(_span(line, _traceparent(scope), ended_ms=self._clock.now_ms(), duration_s=seconds))
+
+
+def _traceparent(scope: Scope) -> str:
+    found = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
+    return found[:MAX_TRACEPARENT_CHARS].decode("latin-1")
+
+
+def _span(line: AccessLine, parent: str, *, ended_ms: int, duration_s: float) -> Span:
+    """Names of attributes are OpenTelemetry's where it has one."""
+    ids = {"request_id": line.request_id, "key_id": line.key_id, "batch_id": line.batch_id}
+    return Span(
+        name=f"{line.method} {line.route}",
+        ended_ms=ended_ms,
+        duration_s=duration_s,
+        attributes={
+            "http.request.method": line.method,
+            "http.route": line.route,
+            "http.response.status_code": line.status,
+            "http.response.body.size": line.bytes,
+            **{f"batchwright.{name}": text for name, text in ids.items() if text},
+        },
+        sort=SpanSort.SERVED,
+        parent=parent,
+        failed=line.status >= FAULT,
+    )
