@@ -41,9 +41,10 @@ class _Page:
 
 
 async def results(ask: Ask) -> Response:
+    batch_id = ask.batch_id()  # first: the log's line of what is refused names it
     include = _include(ask)
     page = _Page(
-        batch_id=ask.batch_id(),
+        batch_id=batch_id,
         start=ask.number("cursor", 0, least=0, most=10**15),
         limit=ask.number("limit", DEFAULT_ROWS, least=1, most=ask.service.ceilings.page_rows),
         response="response" in include,
