@@ -45,7 +45,7 @@ def compare_no_epoch(stack: ExitStack) -> None:
     change(
         stack,
         (checkpointing, "_fence"),
-        ('connection.execute(_HELD, {"me": work.worker_id})', "connection.execute(select(segment))"),
+        ('_HELD.all(connection, {"me": work.worker_id})', "connection.execute(select(segment))"),
         ("if row is None or row.epoch != change.epoch:", "if row is None:"),
         (
             "values.append(value)",
