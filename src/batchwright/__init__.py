@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         RowResult,
         SubmittedBatch,
         TokenUsage,
+        WaitingLane,
     )
     from batchwright.core.errors import (
         BatchPaused,
@@ -92,6 +93,7 @@ _HOMES = {
     "TokenUsage": "client.values",
     "Usage": "library.result",
     "UsageError": "core.errors",
+    "WaitingLane": "client.values",
     "run": "library.run",
     "run_async": "library.run",
 }
@@ -134,6 +136,7 @@ __all__ = [
     "TokenUsage",
     "Usage",
     "UsageError",
+    "WaitingLane",
     "run",
     "run_async",
 ]

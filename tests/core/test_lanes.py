@@ -406,7 +406,7 @@ def test_a_withdrawn_probe_does_not_block_the_next_one() -> None:
 
 def test_money_or_key_pauses_it_until_a_probe_succeeds() -> None:
     drive = Driver()
-    drive.lane.pause("quota_exhausted (429 insufficient_quota): top up")
+    drive.lane.pause(drive.now_s, "quota_exhausted (429 insufficient_quota): top up")
     assert drive.admit() == math.inf
     assert drive.lane.waiting(drive.now_s) == "paused: quota_exhausted (429 insufficient_quota): top up"
     drive.lane.probe(drive.now_s)
@@ -428,7 +428,7 @@ def test_an_answer_to_a_row_sent_before_the_pause_does_not_end_it() -> None:
     sent_s = drive.now_s
     drive.pass_s(1.0)
     drive.end(FailureKind.QUOTA_EXHAUSTED, sent_s=sent_s)
-    drive.lane.pause("no money")
+    drive.lane.pause(drive.now_s, "no money")
     drive.end(OK, sent_s=sent_s)
     drive.lane.probe(drive.now_s)
     drive.pass_s(1.0)
@@ -441,7 +441,7 @@ def test_a_probe_goes_beside_a_full_lane_and_through_a_wait() -> None:
     drive = Driver(start=4, ceiling=4)
     drive.send_all()
     drive.end(OK, limits=Limits(remaining_requests=0.0, reset_s=500.0))
-    drive.lane.pause("no money")
+    drive.lane.pause(drive.now_s, "no money")
     drive.lane.probe(drive.now_s)
     assert drive.admit() == 0.0
     assert drive.admit() == math.inf
@@ -594,7 +594,7 @@ def test_a_lane_stands_still_in_an_outage_a_pause_and_while_it_was_asked_to_wait
     driver.into_outage()
     assert driver.lane.stands_still(driver.now_s)
     paused = Driver(start=4)
-    paused.lane.pause("no money")
+    paused.lane.pause(paused.now_s, "no money")
     assert paused.lane.stands_still(paused.now_s)
     asked = Driver(start=4)
     asked.turn([OK], limits=Limits(remaining_requests=0.0, reset_s=30.0))

@@ -104,7 +104,7 @@ def test_calls_go_although_rows_may_not() -> None:
 
 def test_a_paused_lane_refuses_what_waits() -> None:
     desk, sending, ring = desk_of(2), sender(), Ring()
-    desk.lane.pause("auth (401 invalid_api_key): no such key")
+    desk.lane.pause(1.0, "auth (401 invalid_api_key): no such key")
     desk.callers.append(ring)
     sending.pump(desk, 1.0)
     assert (ring.went, ring.refused_s) == (False, math.inf)

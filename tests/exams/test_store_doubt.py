@@ -5,12 +5,14 @@ from __future__ import annotations
 from batchwright.core import row_map
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind
+from batchwright.core.lane_wait import LaneWait, WaitCause
 from batchwright.core.row_map import PENDING, RESERVED
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.store import AllowanceRequest, SegmentKey, Store
 from support.store_drive import (
     COST,
     IN_DOUBT,
+    LANE,
     OK,
     WORST,
     Held,
@@ -43,6 +45,32 @@ def test_heartbeats_renew_until_the_worker_is_marked_dead(store: Store) -> None:
     assert not store.heartbeat(worker.id, 3_000)
     assert not store.heartbeat(WorkerId("nobody", "1"), 3_000)
     assert store.live_workers() == []
+
+
+def test_what_lanes_wait_for_is_read_with_the_batches_of_those_lanes_while_the_worker_lives(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+    first, second = Worker(store, "first"), Worker(store, "second")
+    busy = LaneWait(f"{LANE}#00000000", WaitCause.OUTAGE, "HTTP 503", 2_000, 5_000)
+    other = LaneWait("openai|KEY|another#00000000", WaitCause.RATE_LIMIT, "", 1_000, 9_000)
+    longer = LaneWait(f"{LANE}#00000000", WaitCause.OUTAGE, "HTTP 503", 1_500, 0)
+    assert store.heartbeat(first.id, 2_000, waits=[busy, other])
+    assert store.heartbeat(second.id, 2_000, waits=[longer])
+    assert store.get_batch("batch_a").waits == (longer, busy)
+    assert [batch.waits for batch in store.find_batches()] == [(longer, busy)]
+    assert store.backlog().waits == (other, longer, busy)
+    assert {row.worker.name: row.waits for row in store.live_workers()} == {
+        "first": (busy, other),
+        "second": (longer,),
+    }
+    store.mark_dead([first.id], 3_000)
+    assert store.get_batch("batch_a").waits == (longer,)
+    assert store.heartbeat(second.id, 3_000), "and says nothing of waits any more"
+    assert store.get_batch("batch_a").waits == ()
+    assert store.heartbeat(second.id, 3_000, waits=[longer])
+    second.run()
+    assert store.get_batch("batch_a").waits == (), "it has ended"
+    store.end_worker(second.id, 4_000)
+    assert store.backlog().waits == ()
 
 
 def test_a_new_incarnation_takes_over_from_the_older(store: Store) -> None:

@@ -9,6 +9,7 @@ from batchwright.cli.table import Cell
 from batchwright.core import row_map
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
+from batchwright.runner.progress_text import elsewhere_texts
 from batchwright.runner.standing import cost_is_complete, cost_json, ends_without_success, standing_json, state_text
 
 
@@ -64,6 +65,7 @@ def status_facts(status: BatchStatus) -> list[tuple[str, Cell]]:
     facts += [(f"metadata_{name}", screen.text_cell(text)) for name, text in status.spec.metadata.items()]
     for pause in status.pauses:
         facts.append((f"paused_by_{pause.cause.value}", screen.text_cell(pause.reason)))
+    facts += [("waiting", screen.text_cell(text)) for text in elsewhere_texts(status)]
     return facts
 
 
@@ -115,6 +117,17 @@ def status_json(status: BatchStatus) -> dict[str, Any]:
                 "lane": pause.lane or None,
             }
             for pause in status.pauses
+        ],
+        "waiting": [
+            {
+                "vendor": waiting.vendor,
+                "model": waiting.model,
+                "cause": waiting.cause,
+                "reason": waiting.reason,
+                "since": screen.moment_text(waiting.since_ms),
+                "until": screen.moment_text(waiting.until_ms),
+            }
+            for waiting in status.waiting
         ],
         "destinations": [
             {"vendor": destination.vendor, "base_url": destination.base_url or None, "protocol": destination.protocol}

@@ -20,6 +20,7 @@ from batchwright.client.values import (
     SubmittedBatch,
     TokenUsage,
     UsageLine,
+    WaitingLane,
 )
 from batchwright.ports.http import HttpReply
 from batchwright.wire.http_head import header
@@ -149,11 +150,23 @@ def batch_of(data: Fields) -> Batch:
         rows_per_s=data.number("rows_per_s"),
         eta_s=data.number("eta_s"),
         paused_reason=data.text("paused_reason"),
+        waiting=tuple(_waiting_lane(Fields(item)) for item in data.items("waiting")),
         max_cost_usd=data.amount("max_cost_usd"),
         metadata=_texts(data.fields("metadata")),
         created_at=data.moment("created_at"),
         finished_at=data.moment("finished_at"),
         expires_at=data.moment("expires_at"),
+    )
+
+
+def _waiting_lane(data: Fields) -> WaitingLane:
+    return WaitingLane(
+        vendor=data.text("vendor"),
+        model=data.text("model"),
+        cause=data.text("cause"),
+        reason=data.text("reason"),
+        since=data.moment("since"),
+        until=data.moment("until"),
     )
 
 

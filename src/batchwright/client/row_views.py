@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from batchwright.client.fields import Fields
-from batchwright.client.values import Batch, RowResult, UsageLine
+from batchwright.client.values import Batch, RowResult, UsageLine, WaitingLane
 from batchwright.core import row_map
 from batchwright.core.batch_spec import BatchSpec, Destination
 from batchwright.core.batch_state import BatchState, Counts, Pause, PauseCause
@@ -15,7 +15,7 @@ from batchwright.core.money import picousd_from_usd
 from batchwright.core.records import UNKNOWN, InputRow, Record, Tally, UsageKey, UsageSum
 from batchwright.core.rows import RowView
 from batchwright.core.tenants import LOCAL
-from batchwright.ports.batches import BatchStatus
+from batchwright.ports.batches import BatchStatus, Waiting
 
 
 def status_of(batch: Batch, destination: Destination) -> BatchStatus:
@@ -60,6 +60,7 @@ def status_of(batch: Batch, destination: Destination) -> BatchStatus:
         settled_at_ms=_ms(batch.finished_at),
         deadline_ms=_ms(batch.expires_at),
         pauses=_pauses(batch),
+        waiting=tuple(_waiting(lane) for lane in batch.waiting),
         budget_taken_picousd=0,
         live=not batch.terminal,
     )
@@ -91,6 +92,17 @@ def _pauses(batch: Batch) -> tuple[Pause, ...]:
     if not batch.paused_reason:
         return ()
     return (Pause(cause=PauseCause.USER, reason=batch.paused_reason, since_ms=0),)
+
+
+def _waiting(lane: WaitingLane) -> Waiting:
+    return Waiting(
+        vendor=lane.vendor,
+        model=lane.model,
+        cause=lane.cause,
+        reason=lane.reason,
+        since_ms=_ms(lane.since),
+        until_ms=_ms(lane.until),
+    )
 
 
 def view_of(item: RowResult) -> RowView:

@@ -38,6 +38,21 @@ class SubmittedBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingLane:
+    """A vendor's model that the service cannot send rows to now, or only a probe."""
+
+    vendor: str
+    model: str
+    cause: str
+    """paused, outage, rate_limit, unreached or failing."""
+    reason: str
+    """A sentence for a person."""
+    since: datetime | None
+    until: datetime | None
+    """When something goes out again, if only a probe; None: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """How a batch stands."""
 
@@ -73,6 +88,8 @@ class Batch:
     eta_s: float | None
     paused_reason: str
     """Empty: it is not paused."""
+    waiting: tuple[WaitingLane, ...]
+    """What holds its rows back, the longest first; empty: nothing does, or the service does not say."""
     max_cost_usd: Decimal | None
     metadata: Mapping[str, str]
     created_at: datetime | None

@@ -16,6 +16,9 @@ nothing but 429s and outages, or when it is told to (money or key).
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
+
+from batchwright.core.lane_wait import WaitCause, span, wait_sentence
 
 RETURN_S = 1.0
 """After a floor the first rows (as many as the limit) set out over this long, so that they do not trip it again."""
@@ -38,15 +41,27 @@ IDLE_S = 120.0
 NEVER = -math.inf
 
 
+class Trouble(NamedTuple):
+    """What holds rows back now, as in `core.lane_wait.LaneWait`, in seconds of the lane's own clock."""
+
+    cause: WaitCause
+    reason: str
+    since_s: float
+    until_s: float
+    """math.inf: not known."""
+
+
 class LaneTrouble:
     """See the module's docstring. `in_flight` and `limit` are the lane's."""
 
     __slots__ = (
         "_failing_since_s",
+        "_floor_since_s",
         "_next_probe_s",
         "_outage_reason",
         "_outage_since_s",
         "_patience_s",
+        "_paused_since_s",
         "_probe_allowed",
         "_probe_out",
         "_probe_sent_s",
@@ -69,9 +84,11 @@ class LaneTrouble:
         self.active = True
         """Something below is not at rest; at first, that the vendor was not reached yet."""
         self.paused_reason = ""
+        self._paused_since_s = NEVER
         self.in_outage = False
         self.floor_s = NEVER
         """Nothing goes out before this moment."""
+        self._floor_since_s = NEVER
         self._returning = 0
         """Rows that still set out one by one after a floor."""
         self._starved = 0
@@ -198,9 +215,11 @@ class LaneTrouble:
             self._probe_wait_s = min(PROBE_MAX_S, self._probe_wait_s * 2.0)
             self._next_probe_s = now_s + self._probe_wait_s
 
-    def wait_until(self, moment_s: float, *, returning: int) -> None:
+    def wait_until(self, now_s: float, moment_s: float, *, returning: int) -> None:
         """The lane is asked to wait; an earlier moment than the one it knows changes nothing. `returning`: so many rows
         then set out one by one."""
+        if self.floor_s <= now_s:
+            self._floor_since_s = now_s
         self.floor_s = max(self.floor_s, moment_s)
         self._returning = max(self._returning, returning)
         self.active = True
@@ -210,7 +229,7 @@ class LaneTrouble:
         self._starved += 1
         if self._starved > 1 and not self.in_outage:
             wait_s = min(STARVED_MAX_S, STARVED_FIRST_S * 2.0 ** min(self._starved - 2, 10))
-            self.wait_until(now_s + wait_s * (0.5 + 0.5 * chance), returning=0)
+            self.wait_until(now_s, now_s + wait_s * (0.5 + 0.5 * chance), returning=0)
 
     def _end(self) -> None:
         self.in_outage = False
@@ -221,7 +240,9 @@ class LaneTrouble:
 
     # ------------------------------------------------------------------------------------------------ pause, patience
 
-    def pause(self, reason: str) -> None:
+    def pause(self, now_s: float, reason: str) -> None:
+        if not self.paused_reason:
+            self._paused_since_s = now_s
         self.paused_reason = reason
         self._probe_allowed = False
         self._probe_out = False
@@ -242,11 +263,11 @@ class LaneTrouble:
         self._touched_s = now_s
         lasted_s = now_s - since_s
         if not self._reached and lasted_s >= self._unreachable_patience_s:
-            tried = f"could not be reached once in {_span(lasted_s)} ({self._outage_reason})"
-            self.pause(f"the vendor {tried}: check the base URL and the network")
+            tried = f"could not be reached once in {span(lasted_s)} ({self._outage_reason})"
+            self.pause(now_s, f"the vendor {tried}: check the base URL and the network")
         elif lasted_s >= self._patience_s:
             what = f"outage: {self._outage_reason}" if self.in_outage else "rate limit"
-            self.pause(f"no row was answered for {_span(lasted_s)} ({what})")
+            self.pause(now_s, f"no row was answered for {span(lasted_s)} ({what})")
 
     def _failing(self, now_s: float, in_flight: int) -> None:
         if self._failing_since_s is None:
@@ -255,28 +276,32 @@ class LaneTrouble:
         self.active = True
         self.tick(now_s, in_flight)
 
+    def now(self, now_s: float, in_flight: int) -> Trouble | None:
+        """What holds rows back; None: nothing here does."""
+        if self.paused_reason:
+            return Trouble(WaitCause.PAUSED, self.paused_reason, self._paused_since_s, math.inf)
+        if self.in_outage:
+            until_s = math.inf if self._probe_out and in_flight else max(now_s, self._next_probe_s)
+            return Trouble(WaitCause.OUTAGE, self._outage_reason, self._outage_since_s, until_s)
+        since_s = self._failing_since_s
+        if self.floor_s > now_s:
+            # Waits that follow each other, with nothing answered in between, are one.
+            began_s = self._floor_since_s if since_s is None else min(since_s, self._floor_since_s)
+            return Trouble(WaitCause.RATE_LIMIT, "", began_s, self.floor_s)
+        if since_s is not None and not self._reached:
+            # Said from the first failure on: whoever mistyped an address must not wait for two minutes to hear of it.
+            return Trouble(WaitCause.UNREACHED, self._outage_reason, since_s, since_s + self._unreachable_patience_s)
+        if since_s is not None and now_s - since_s >= OUTAGE_AFTER_S:
+            # A few rows are no outage, but nothing has come back since.
+            if not self.outage_run:
+                return Trouble(WaitCause.RATE_LIMIT, "", since_s, math.inf)
+            return Trouble(WaitCause.FAILING, self._outage_reason, since_s, math.inf)
+        return None
+
     def sentence(self, now_s: float, in_flight: int) -> str:
         """What holds rows back, for a person; empty: nothing here does."""
-        if self.paused_reason:
-            return f"paused: {self.paused_reason}"
-        if self.in_outage:
-            probe = f"next probe in {_span(max(0.0, self._next_probe_s - now_s))}"
-            if self._probe_out and in_flight:
-                probe = "a probe is out"
-            return f"outage: {self._outage_reason} for {_span(now_s - self._outage_since_s)}, {probe}"
-        if self.floor_s > now_s:
-            return f"rate limit: the vendor asks to wait, next row in {_span(self.floor_s - now_s)}"
-        if self._failing_since_s is not None and not self._reached:
-            # Said from the first failure on: whoever mistyped an address must not wait for two minutes to hear of it.
-            trying = f"{self._outage_reason} for {_span(now_s - self._failing_since_s)}"
-            return f"{trying}, tried for {_span(self._unreachable_patience_s)} at most: is the address right?"
-        if self._failing_since_s is not None and now_s - self._failing_since_s >= OUTAGE_AFTER_S:
-            # A few rows are no outage, but nothing has come back since.
-            return f"{self._outage_reason} for {_span(now_s - self._failing_since_s)}, trying again"
-        return ""
-
-
-def _span(seconds: float) -> str:
-    if seconds < 10.0:
-        return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 90.0 else f"{seconds / 60.0:.0f} min"
+        trouble = self.now(now_s, in_flight)
+        if trouble is None:
+            return ""
+        cause, reason, since_s, until_s = trouble
+        return wait_sentence(cause, reason, now_s - since_s, None if until_s == math.inf else until_s - now_s)

@@ -22,7 +22,7 @@ import msgspec
 
 from batchwright.core.adaptive_limit import AdaptiveLimit
 from batchwright.core.failures import KINDS, FailureKind, LaneSignal
-from batchwright.core.lane_trouble import ASK_AGAIN_S, NEVER, RETURN_S, LaneTrouble
+from batchwright.core.lane_trouble import ASK_AGAIN_S, NEVER, RETURN_S, LaneTrouble, Trouble
 from batchwright.core.rate import MINUTE_S, Gcra, Limits
 from batchwright.core.retry import SPREAD_MIN_S
 
@@ -184,7 +184,7 @@ class Lane:
         adaptive = self._adaptive
         floor_s = adaptive.release(now_s, self.in_flight)
         if floor_s > 0.0:
-            self._trouble.wait_until(floor_s, returning=adaptive.limit)
+            self._trouble.wait_until(now_s, floor_s, returning=adaptive.limit)
 
     def withdraw(self, now_s: float, tokens: int) -> None:
         """An admitted row was not sent, or was aborted: nothing is learned, and its place and pace are free again."""
@@ -229,9 +229,9 @@ class Lane:
 
     # ----------------------------------------------------------------------------------------------- from the outside
 
-    def pause(self, reason: str) -> None:
+    def pause(self, now_s: float, reason: str) -> None:
         """Pauses for good, for a reason that only a person can end (money, key)."""
-        self._trouble.pause(reason)
+        self._trouble.pause(now_s, reason)
 
     def probe(self, now_s: float) -> None:
         """Lets a paused lane send one row, now, whatever held it; its success ends the pause."""
@@ -250,6 +250,10 @@ class Lane:
         """Other configured rates (this worker's part of the user's); 0: none, what the headers say counts."""
         self._configured = (requests_per_minute, tokens_per_minute)
         self._apply_rates(now_s)
+
+    def trouble(self, now_s: float) -> Trouble | None:
+        """What holds its rows back, for others to be told; None: at most the limit or the pace, as they should."""
+        return self._trouble.now(now_s, self.in_flight) if self._trouble.active else None
 
     def waiting(self, now_s: float) -> str:
         """Why nothing more is sent, for a person; empty: nothing holds it back but the rows in flight."""
@@ -361,7 +365,7 @@ class Lane:
         if limits.remaining_requests == 0.0 or limits.remaining_tokens == 0.0:
             # A remainder is that of the moment the vendor took the row in, not of the end of a long answer.
             until_s = sent_s + limits.reset_s if limits.reset_s > 0.0 else now_s + (end.wait_s or NOTHING_LEFT_S)
-            self._trouble.wait_until(until_s, returning=0)
+            self._trouble.wait_until(now_s, until_s, returning=0)
 
     def _apply_rates(self, now_s: float) -> None:
         """Configured limits win over stated ones."""

@@ -19,8 +19,9 @@ from batchwright.engine.credit import check_credit
 from batchwright.engine.floor import FindPrice
 from batchwright.engine.intake import Intake, take_in, take_in_stream
 from batchwright.engine.repricing import BatchRepricing, MayStateCost, RepricingParts
+from batchwright.engine.waits import waiting_of
 from batchwright.engine.writer import Reader, Writer
-from batchwright.ports.batches import BatchStatus, RepriceResult, Rows, Selector, Submit, Submitted
+from batchwright.ports.batches import BatchStatus, RepriceResult, Rows, Selector, Submit, Submitted, Waiting
 from batchwright.ports.clock import Clock
 from batchwright.ports.store import BatchRow, IdempotentBatch, NewBatch, SegmentView, Store
 
@@ -335,10 +336,11 @@ class StoreBatches:
 
     def _status(self, batch: BatchRow) -> BatchStatus:
         """In a thread: whether it is live is asked of the store."""
-        return status_of(batch, live=not derive(batch.facts, batch.tally).terminal and self._is_live(batch))
+        live = not derive(batch.facts, batch.tally).terminal and self._is_live(batch)
+        return status_of(batch, live=live, waiting=waiting_of(batch, self._clock.now_ms()) if batch.waits else ())
 
 
-def status_of(batch: BatchRow, *, live: bool) -> BatchStatus:
+def status_of(batch: BatchRow, *, live: bool, waiting: tuple[Waiting, ...] = ()) -> BatchStatus:
     """What is stored of a batch, as a client sees it."""
     state = derive(batch.facts, batch.tally)
     return BatchStatus(
@@ -359,6 +361,7 @@ def status_of(batch: BatchRow, *, live: bool) -> BatchStatus:
         budget_taken_picousd=batch.budget_taken_picousd,
         live=live,
         worst_picousd=batch.worst_picousd,
+        waiting=waiting,
     )
 
 

@@ -44,7 +44,7 @@ def tell_lane(
     )
     if answer.kind is not None and KINDS[answer.kind].lane is LaneSignal.PAUSE:
         status = f"{answer.http_status} {answer.code}".strip()
-        desk.lane.pause(f"{answer.kind.value} ({status}): {answer.message}".rstrip(": "))
+        desk.lane.pause(now_s, f"{answer.kind.value} ({status}): {answer.message}".rstrip(": "))
 
 
 def money_of(desk: LaneDesk, answer: Answer) -> Money:

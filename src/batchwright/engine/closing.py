@@ -247,6 +247,7 @@ class Closing:
                 blocked.add(text)
                 self._sender.changed.update(dict.fromkeys(desk.unreserve()))
         self._sender.changed.update(dict.fromkeys(self._worker.failover.relieve(now_s)))
+        self._worker.heart.waits.look(now_s)
         if not blocked:
             return
         for segment in list(self._floor.segments.values()):

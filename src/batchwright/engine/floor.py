@@ -85,10 +85,8 @@ class Floor:
         return queue
 
     def name_of(self, lane_text: str, context: BatchContext) -> str:
-        """What a lane is called among workers. Two batches whose lanes read alike may lead to different places: each
-        has its own destinations, and those of one are nothing to the other."""
-        destination = destination_of(LaneKey.parse(lane_text), context.spec.destinations)
-        return f"{lane_text}#{place_digest(destination)}"
+        """As `lane_name`, of a lane of this batch."""
+        return lane_name(LaneKey.parse(lane_text), context.spec.destinations)
 
     def desk(self, lane_text: str, context: BatchContext, now_s: float) -> LaneDesk:
         desk = context.desks.get(lane_text)
@@ -146,7 +144,7 @@ class Floor:
         # Never longer than from one probe to the next: the calendar may have been set back meanwhile.
         left_s = min(self._settings.lane_probe_s, (pause.probe_at_ms - self._now_ms()) / 1000)
         if self.honours_pauses and left_s > 0:
-            desk.lane.pause(pause.reason)
+            desk.lane.pause(now_s - max(0, self._now_ms() - pause.since_ms) / 1000, pause.reason)
             desk.probe_at_s = now_s + left_s
 
     def _limits(self, key: LaneKey, batch: LaneLimits) -> LaneLimits:
@@ -240,6 +238,12 @@ class Floor:
         found = {(row.lane, row.route) for row in segment.rows if row is not None}
         lanes = {segment.lanes[lane] for lane, _ in found}
         return lanes.union(*(routes.get(route, ()) for _, route in found))
+
+
+def lane_name(key: LaneKey, destinations: Sequence[Destination]) -> str:
+    """What a lane is called among workers. Two batches whose lanes read alike may lead to different places: each has
+    its own destinations, and those of one are nothing to the other."""
+    return f"{key}#{place_digest(destination_of(key, destinations))}"
 
 
 def destination_of(key: LaneKey, destinations: Sequence[Destination]) -> Destination:

@@ -2,7 +2,8 @@
 
 A worker that was marked dead stops at once. One that cannot renew for half a lease sends nothing more until it can: a
 takeover waits for the whole lease, so that two workers never send the same rows. The same row tells the others which
-lanes it sends to, and with it a limit that a person set is divided by the live workers of a lane.
+lanes it sends to, and with it a limit that a person set is divided by the live workers of a lane; and what holds lanes
+back (`engine.waits`), for whoever looks on at a batch.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from batchwright.core.errors import BatchwrightError, StoreError
+from batchwright.engine.waits import Waits
 
 if TYPE_CHECKING:
     from batchwright.engine.desk import LaneDesk
@@ -27,6 +29,7 @@ class Heart:
         self._store = worker.parts.store
         self._writer = worker.parts.writer
         self._early = asyncio.Event()
+        self.waits = Waits(worker)
 
     async def begin(self, *, host: str, pid: int) -> None:
         """Registers the worker: from here on it has a lease."""
@@ -42,7 +45,7 @@ class Heart:
         self._worker.floor.honours_pauses = not self._worker.only_batch
 
     def beat_early(self) -> None:
-        """A lane with a limit was opened: the others should know soon."""
+        """A lane with a limit was opened, or one waits for something else than before: the others should know soon."""
         self._early.set()
 
     async def run(self) -> None:
@@ -70,14 +73,15 @@ class Heart:
 
     async def _beat(self) -> bool:
         worker = self._worker
-        note = worker.opening.note
+        note, waits = worker.opening.note, self.waits.take()
         called_since_s = self._clock.now_s() - CALLED_LATELY_S
         lanes = frozenset(
             text for text, desk in worker.floor.desks.items() if desk.lines or desk.called_s > called_since_s
         )
 
         def beat() -> tuple[bool, dict[str, int]]:
-            alive = self._store.heartbeat(worker.identity, self._clock.now_ms(), note=note, lanes=lanes)
+            now_ms = self._clock.now_ms()
+            alive = self._store.heartbeat(worker.identity, now_ms, note=note, lanes=lanes, waits=waits)
             return alive, self._sharers(lanes)
 
         alive, sharers = await self._writer.do(beat)

@@ -58,7 +58,7 @@ class Opening:
             if worker.only_batch and not any(line.context.route_lanes for line in desk.lines):
                 worker.fail(error)
             else:  # its rows wait, or go on to another lane of their route
-                desk.lane.pause(str(error))
+                desk.lane.pause(worker.parts.clock.now_s(), str(error))
                 desk.probing = desk.known_pause = False  # what a probe cleared is to be written again
         except Exception as error:
             worker.fail(error)

@@ -21,6 +21,21 @@ from batchwright.ports.webhooks import Webhook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A lane of a batch's open rows that its worker cannot send to now, or only a probe."""
+
+    vendor: str
+    model: str
+    cause: str
+    """A `core.lane_wait.WaitCause`; of a service that is not ours whatever it says."""
+    reason: str
+    """A whole sentence for a person, with how long it has lasted and what comes next."""
+    since_ms: int
+    until_ms: int
+    """When something goes out again, if only a probe, or patience ends; 0: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStatus:
     """What is true of a batch now, from the store alone."""
 
@@ -44,6 +59,8 @@ class BatchStatus:
     """A live process takes it in or works on it now."""
     worst_picousd: int | None = None
     """The most that one attempt of each of its rows can cost, all together; None: not known of every row."""
+    waiting: tuple[Waiting, ...] = ()
+    """The longest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from batchwright.core.histogram import Histogram
+from batchwright.core.lane_wait import LaneWait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,4 +120,6 @@ class Backlog:
     """When the oldest batch that has rows to hand out was made; 0: none has any."""
     workers: int
     """Live ones, of all processes."""
+    waits: tuple[LaneWait, ...]
+    """What holds lanes of theirs back; one lane may be told of by several."""
     spent: tuple[Spent, ...]

@@ -27,6 +27,7 @@ from typing import NamedTuple, Protocol
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.batch_state import BatchFacts, Pause, PauseCause
 from batchwright.core.failures import FailureKind
+from batchwright.core.lane_wait import LaneWait
 from batchwright.core.records import Record, SegmentInput, SegmentKey, Tally, UsageKey, UsageSum
 from batchwright.core.tenants import LOCAL, Tenant
 from batchwright.core.worker_id import WorkerId
@@ -162,6 +163,9 @@ class BatchRow:
     """While accepting: who takes the rows in."""
     worst_picousd: int | None
     """The most that one attempt of each of its rows can cost, all together; None: not known of every row."""
+    waits: tuple[LaneWait, ...] = ()
+    """What live workers say holds lanes back that read like those of its open rows, the longest first; where such a
+    lane leads is not compared. One lane may be told of by several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +224,8 @@ class WorkerRow:
     """For people: what the worker lacks (a key's variable) or waits for."""
     lanes: frozenset[str]
     """The lanes it sends to: a limit that a person set is divided among them."""
+    waits: tuple[LaneWait, ...] = ()
+    """What held lanes of its back when it was last heard of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,9 +276,17 @@ class Store(Keys, FileStore, Webhooks, Protocol):
     def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
         """A new incarnation of a name marks older ones of that name dead; their segments become claimable."""
 
-    def heartbeat(self, worker: WorkerId, now_ms: int, *, note: str = "", lanes: frozenset[str] = frozenset()) -> bool:
-        """Renews the worker's lease, and says which lanes it sends to. False: it was marked dead; it must stop at once
-        and come back as another."""
+    def heartbeat(
+        self,
+        worker: WorkerId,
+        now_ms: int,
+        *,
+        note: str = "",
+        lanes: frozenset[str] = frozenset(),
+        waits: Sequence[LaneWait] = (),
+    ) -> bool:
+        """Renews the worker's lease, and says which lanes it sends to and what holds some of them back. False: it was
+        marked dead; it must stop at once and come back as another."""
 
     def end_worker(self, worker: WorkerId, now_ms: int) -> None:
         """Orderly end: segments it still holds become `waiting` without a death; what they reserved is in doubt."""

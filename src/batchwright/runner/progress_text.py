@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from batchwright.core.batch_state import BatchState
+from batchwright.ports.batches import BatchStatus
 from batchwright.ports.observer import WorkerView
 from batchwright.runner.figures import count_text, duration_text, money_text, plural, rate_text, shown_text
 from batchwright.runner.seams import Snapshot
@@ -75,8 +76,8 @@ def waiting_texts(snapshot: Snapshot) -> list[str]:
         texts.append("cancelling: waiting for what is in flight")
     texts += [f"paused: {shown_text(pause.reason, MAX_REASON)}" for pause in snapshot.status.pauses]
     view = snapshot.view
-    if view is None:
-        return texts
+    if view is None:  # another process works on it
+        return texts + elsewhere_texts(snapshot.status)
     if view.note:
         texts.append(shown_text(view.note, MAX_REASON))
     several = len(view.lanes) > 1
@@ -87,6 +88,16 @@ def waiting_texts(snapshot: Snapshot) -> list[str]:
         reason = shown_text(lane.waiting, MAX_REASON)
         texts.append(f"{lane_text(lane.lane)}: {reason}" if several else reason)
     return texts
+
+
+def elsewhere_texts(status: BatchStatus) -> list[str]:
+    """What lanes of other processes' workers wait for, as far as it is not what paused the batch."""
+    reasons = [pause.reason for pause in status.pauses]
+    found = [one for one in status.waiting if not any(one.reason.removeprefix("paused: ") in text for text in reasons)]
+    return [
+        f"{shown_text(f'{one.vendor} {one.model}'.strip(), 60)}: {shown_text(one.reason, MAX_REASON)}"
+        for one in found[:MAX_LANES]
+    ]
 
 
 def lane_text(lane: str) -> str:

@@ -5,6 +5,7 @@ Labels are bounded (`ports.observer.NAMES_MAX`, templates of routes): no id of a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -93,6 +94,8 @@ def _store(figures: Figures) -> Iterable[str]:
         "queue_age_seconds", "gauge", "Age of the oldest batch with rows that no worker holds.", [({}, f"{age_s:g}")]
     )
     yield _family("workers", "gauge", "Live workers of all processes.", [({}, backlog.workers)])
+    about = "Lanes that live workers of all processes cannot send to, or only by a probe, by why."
+    yield _family("lanes_waiting", "gauge", about, _waiting(figures))
     by = [({"vendor": spent.vendor, "model": spent.model}, spent) for spent in backlog.spent]
     yield _family(
         "answers_total",
@@ -119,6 +122,13 @@ def _store(figures: Figures) -> Iterable[str]:
         "Known cost of answers, over all workers and time.",
         ((labels, usd_text(spent.cost_picousd)) for labels, spent in by),
     )
+
+
+def _waiting(figures: Figures) -> Iterable[Sample]:
+    """By vendor: a lane's model comes from a row. Each lane counts once, however many workers tell of it."""
+    waits = {wait.lane: wait for wait in figures.backlog.waits if not wait.is_over(figures.now_ms)}
+    by = Counter((wait.lane.partition("|")[0], wait.cause.value) for wait in waits.values())
+    return (({"vendor": vendor, "cause": cause}, lanes) for (vendor, cause), lanes in sorted(by.items()))
 
 
 def _http(http: HttpFigures) -> Iterable[str]:

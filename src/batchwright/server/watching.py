@@ -45,8 +45,9 @@ def settled_count(status: BatchStatus) -> int:
 
 
 def version_of(status: BatchStatus) -> str:
-    """Differs whenever the state or the count of settled rows does."""
-    return f"{status.round}.{settled_count(status)}.{status.state.value}"
+    """Differs whenever the state, the count of settled rows or what its lanes wait for does."""
+    causes = "".join(f".{cause}" for cause in sorted({waiting.cause for waiting in status.waiting}))
+    return f"{status.round}.{settled_count(status)}.{status.state.value}{causes}"
 
 
 class _Place(NamedTuple):
@@ -107,6 +108,11 @@ class Watched:
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reader = asyncio.create_task(self._read_on(), name=f"watch {batch_id}")
 
+    @property
+    def last(self) -> Sight | None:
+        """As it was read last, news or not."""
+        return self._sight
+
     async def look(self) -> Sight:
         """The batch as it is now, read for this caller; others hear of it if it is news. Raises NoSuchBatch."""
         return await self._read()
@@ -155,7 +161,7 @@ class Watched:
         # Of two reads at once the one that began earlier may end later: it is no news.
         if began_s >= self._read_began_s:
             self._read_began_s = began_s
-            if self._sight is None or self._sight.version != sight.version:
-                self._sight = sight
+            before, self._sight = self._sight, sight
+            if before is None or before.version != sight.version:
                 self.wake()
         return sight

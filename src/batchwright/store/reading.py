@@ -12,10 +12,11 @@ from batchwright.core import row_map
 from batchwright.core.batch_state import BatchFacts
 from batchwright.core.failures import FailureKind
 from batchwright.core.identity import CUSTOM_ID_HASH_BYTES, hash_custom_id
+from batchwright.core.lane_wait import LaneWait
 from batchwright.core.records import SegmentInput, UsageKey, UsageSum
 from batchwright.core.tenants import Tenant
 from batchwright.ports.store import BatchRow, SegmentKey, SegmentView, UsageLine
-from batchwright.store import batches, inputs, ledger, parts, pausing
+from batchwright.store import batches, inputs, ledger, parts, pausing, workers
 from batchwright.store.connections import Connections
 from batchwright.store.folding import fold, slices
 from batchwright.store.prepared import Prepared, StoredRow
@@ -109,7 +110,17 @@ def batch_row(connection: Connection, row: StoredRow) -> BatchRow:
         gate_passed=bool(row.gate_passed),
         owner=row.owner if row.phase == "accepting" else "",
         worst_picousd=batches.worst_of(row),
+        waits=_waits(connection, row),
     )
+
+
+def _waits(connection: Connection, row: StoredRow) -> tuple[LaneWait, ...]:
+    """Mostly there are none, and the batch's segments are left alone."""
+    told = workers.waits(connection) if row.phase == "open" else ()
+    if not told:
+        return ()
+    lanes = {lane for lane_set in open_lane_sets(connection, row.batch_id) for lane in lane_set.split("\n")}
+    return tuple(wait for wait in told if wait.lane_text in lanes)
 
 
 def find_batches(connection: Connection, wish: BatchFilter, limit: int) -> list[BatchRow]:

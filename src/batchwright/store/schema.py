@@ -287,6 +287,7 @@ worker = Table(
     _count("ended"),
     _words("note"),
     _words("lanes"),  # joined by newlines
+    _words("waits"),  # JSON: what its lanes wait for
     _count("checkpoint_number"),
     UniqueConstraint("name", "incarnation", name="worker_by_name"),
     sqlite_autoincrement=True,

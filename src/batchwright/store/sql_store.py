@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind
+from batchwright.core.lane_wait import LaneWait
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.files import FileBatchRow, FilePage, LineError, StoredFile
@@ -103,9 +104,17 @@ class SqlStore:
         with self._connections.write() as connection:
             workers.register(connection, worker, host=host, pid=pid, now_ms=now_ms)
 
-    def heartbeat(self, worker: WorkerId, now_ms: int, *, note: str = "", lanes: frozenset[str] = frozenset()) -> bool:
+    def heartbeat(
+        self,
+        worker: WorkerId,
+        now_ms: int,
+        *,
+        note: str = "",
+        lanes: frozenset[str] = frozenset(),
+        waits: Sequence[LaneWait] = (),
+    ) -> bool:
         with self._connections.write() as connection:
-            return workers.heartbeat(connection, worker, now_ms=now_ms, note=note, lanes=lanes)
+            return workers.heartbeat(connection, worker, now_ms=now_ms, words=(note, lanes, waits))
 
     def end_worker(self, worker: WorkerId, now_ms: int) -> None:
         with self._connections.write() as connection:

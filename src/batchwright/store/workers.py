@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, Row, bindparam, select, text, update
 
 from batchwright.core import row_map
+from batchwright.core.lane_wait import LaneWait
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.store import WorkerRow
 from batchwright.store import backlog, dialect, ledger
+from batchwright.store.prepared import Prepared
 from batchwright.store.schema import HAS_HOLDER, segment, worker
 
 _ADD = dialect.insert_or_keep(worker)
@@ -23,6 +26,7 @@ _ONE = select(worker).where(
 )
 _ID = select(worker.c.id).where(worker.c.name == bindparam("name"), worker.c.incarnation == bindparam("incarnation"))
 _LIVE = select(worker).where(text("dead = 0 AND ended = 0")).order_by(worker.c.id)
+_WAITS = Prepared(select(worker.c.waits).where(text("dead = 0 AND ended = 0 AND waits <> ''")))
 _BEAT = (
     update(worker)
     .where(
@@ -30,7 +34,12 @@ _BEAT = (
         worker.c.incarnation == bindparam("of_incarnation"),
         text("dead = 0 AND ended = 0"),
     )
-    .values(heartbeat_ms=bindparam("now_ms"), note=bindparam("new_note"), lanes=bindparam("new_lanes"))
+    .values(
+        heartbeat_ms=bindparam("now_ms"),
+        note=bindparam("new_note"),
+        lanes=bindparam("new_lanes"),
+        waits=bindparam("new_waits"),
+    )
 )
 _SET_GONE = (
     update(worker)
@@ -77,13 +86,17 @@ def id_of(connection: Connection, who: WorkerId) -> int:
     return int(connection.execute(_ID, {"name": who.name, "incarnation": who.incarnation}).scalar_one())
 
 
-def heartbeat(connection: Connection, who: WorkerId, *, now_ms: int, note: str, lanes: frozenset[str]) -> bool:
+def heartbeat(
+    connection: Connection, who: WorkerId, *, now_ms: int, words: tuple[str, frozenset[str], Sequence[LaneWait]]
+) -> bool:
+    note, lanes, waits = words
     values = {
         "of_name": who.name,
         "of_incarnation": who.incarnation,
         "now_ms": now_ms,
         "new_note": note,
         "new_lanes": "\n".join(sorted(lanes)),
+        "new_waits": msgspec.json.encode(waits).decode() if waits else "",
     }
     return connection.execute(_BEAT, values).rowcount > 0
 
@@ -115,9 +128,24 @@ def live(connection: Connection) -> list[WorkerRow]:
             heartbeat_ms=row.heartbeat_ms,
             note=row.note,
             lanes=frozenset(row.lanes.split("\n")) if row.lanes else frozenset(),
+            waits=_waits_of(row.waits),
         )
         for row in connection.execute(_LIVE)
     ]
+
+
+def waits(connection: Connection) -> tuple[LaneWait, ...]:
+    """What holds lanes back, as live workers tell it, the longest first."""
+    told = [wait for row in _WAITS.all(connection, {}) for wait in _waits_of(row.waits)]
+    return tuple(sorted(told, key=_since))
+
+
+def _waits_of(packed: str) -> tuple[LaneWait, ...]:
+    return msgspec.json.decode(packed, type=tuple[LaneWait, ...]) if packed else ()
+
+
+def _since(wait: LaneWait) -> int:
+    return wait.since_ms
 
 
 def _find_live(connection: Connection, who: WorkerId) -> Row[Any] | None:

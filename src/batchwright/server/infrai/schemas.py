@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from batchwright.core.batch_state import BatchState
 from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.lane_wait import WaitCause
 from batchwright.server.capabilities import COUNT, FLAG, MOMENT, TEXT, USD, Schema, shape, with_field
 
 STATE: Schema = {"enum": [state.value for state in BatchState]}
@@ -32,6 +33,17 @@ SUBMITTED = shape(
     }
 )
 USAGE = shape({"prompt_tokens": COUNT, "completion_tokens": COUNT, "cached_tokens": COUNT, "total_tokens": COUNT})
+WAITING = shape(
+    {
+        "vendor": TEXT,
+        "model": TEXT,
+        "cause": {"enum": [cause.value for cause in WaitCause]},
+        "reason": TEXT,
+        "since": MOMENT,
+        "until": MOMENT,
+    }
+)
+"""A lane that cannot be sent to now, or only by a probe."""
 STATUS = shape(
     {
         "batch_id": TEXT,
@@ -59,6 +71,7 @@ STATUS = shape(
         "rows_per_s": NUMBER_OR_NULL,
         "eta_s": NUMBER_OR_NULL,
         "paused_reason": TEXT_OR_NULL,
+        "waiting": {"type": "array", "items": WAITING},
         "max_cost_usd": USD,
         "metadata": METADATA,
         "created_at": MOMENT,

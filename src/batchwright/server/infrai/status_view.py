@@ -68,6 +68,17 @@ def status_view(status: BatchStatus, pace: Pace) -> dict[str, object]:
         "rows_per_s": pace.rows_per_s,
         "eta_s": pace.eta_s,
         "paused_reason": "; ".join(pause.reason for pause in status.pauses) or None,
+        "waiting": [
+            {
+                "vendor": waiting.vendor,
+                "model": waiting.model,
+                "cause": waiting.cause,
+                "reason": waiting.reason,
+                "since": moment(waiting.since_ms),
+                "until": moment(waiting.until_ms),
+            }
+            for waiting in status.waiting
+        ],
         "max_cost_usd": usd(status.spec.max_cost_picousd) if status.spec.max_cost_picousd >= 0 else None,
         "metadata": status.spec.metadata,
         "created_at": moment(status.created_at_ms),

@@ -27,8 +27,9 @@ EVENT_STREAM = "text/event-stream"
 
 
 async def status(ask: Ask) -> Response:
-    """With `wait`: as soon as the state or the count of settled rows is another than `seen` (the `version` that the
-    caller has; without it, than now), at the latest after so many seconds. A batch that has ended does not wait."""
+    """With `wait`: as soon as the state, the count of settled rows or what its lanes wait for is another than `seen`
+    (the `version` that the caller has; without it, than now), at the latest after so many seconds. A batch that has
+    ended does not wait."""
     batch_id = ask.batch_id()
     wait_s = ask.number("wait", 0, least=0, most=WAIT_MAX_S)
     seen = ask.text("seen")
@@ -41,7 +42,7 @@ async def status(ask: Ask) -> Response:
     with ask.service.watching.watch(ask.batches, ask.tenant.account, batch_id) as watched:
         sight = await watched.look()
         if not sight.status.terminal and seen in ("", sight.version):
-            sight = await watched.after(sight.version, wait_s) or sight
+            sight = await watched.after(sight.version, wait_s) or watched.last or sight
         return ask.answer(Raw(sight.encoded(encoder(ask))))
 
 

@@ -387,6 +387,7 @@ def upgrade() -> None:
         sa.Column("ended", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("note", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.Column("lanes", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("waits", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.Column("checkpoint_number", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("name", "incarnation", name="worker_by_name"),

@@ -1,0 +1,76 @@
+"""What holds a lane's rows back, as its worker tells it to whoever looks on from elsewhere, and the words for it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+
+class WaitCause(StrEnum):
+    PAUSED = "paused"
+    """For good: until a person acts, or a probe is answered."""
+    OUTAGE = "outage"
+    """One probe at a time goes out."""
+    RATE_LIMIT = "rate_limit"
+    """The vendor asked to wait, or nothing but 429s comes back."""
+    UNREACHED = "unreached"
+    """The vendor was not reached once yet: the address may be wrong."""
+    FAILING = "failing"
+    """Rows go out and nothing comes back but failures, too few for an outage."""
+
+
+class LaneWait(msgspec.Struct, frozen=True, array_like=True):
+    """Moments are milliseconds since the epoch."""
+
+    lane: str
+    """What it is called among workers: a `LaneKey`, `#` and the digest of the place it leads to."""
+    cause: WaitCause
+    reason: str
+    """What was met, without when; empty for RATE_LIMIT."""
+    since_ms: int
+    until_ms: int
+    """Of PAUSED and OUTAGE the next probe, of RATE_LIMIT the next row, of UNREACHED the end of patience; 0: not known,
+    or a probe is out."""
+
+    @property
+    def lane_text(self) -> str:
+        """As a `LaneKey` is written."""
+        return self.lane.rpartition("#")[0]
+
+    def is_over(self, now_ms: int) -> bool:
+        """It ended by the clock, whoever tells of it."""
+        return self.cause is WaitCause.RATE_LIMIT and 0 < self.until_ms <= now_ms
+
+    def sentence(self, now_ms: int) -> str:
+        """For a person."""
+        next_s = max(0, self.until_ms - now_ms) / 1000 if self.until_ms else None
+        return wait_sentence(self.cause, self.reason, max(0, now_ms - self.since_ms) / 1000, next_s)
+
+
+def wait_sentence(cause: WaitCause, reason: str, lasted_s: float, next_s: float | None) -> str:
+    """`lasted_s`: for how long so far. `next_s`: until the moment that `LaneWait.until_ms` means; None: not known."""
+    match cause:
+        case WaitCause.PAUSED:
+            return f"paused: {reason}"
+        case WaitCause.OUTAGE:
+            probe = "a probe is out" if next_s is None else f"next probe in {span(next_s)}"
+            return f"outage: {reason} for {span(lasted_s)}, {probe}"
+        case WaitCause.RATE_LIMIT:
+            if next_s is None:
+                return f"rate limit for {span(lasted_s)}, trying again"
+            return f"rate limit: the vendor asks to wait, next row in {span(next_s)}"
+        case WaitCause.UNREACHED:
+            patience_s = lasted_s + (next_s or 0.0)
+            return f"{reason} for {span(lasted_s)}, tried for {span(patience_s)} at most: is the address right?"
+        case WaitCause.FAILING:
+            return f"{reason} for {span(lasted_s)}, trying again"
+        case _:
+            assert_never(cause)
+
+
+def span(seconds: float) -> str:
+    if seconds < 10.0:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 90.0 else f"{seconds / 60.0:.0f} min"
