@@ -115,6 +115,7 @@ async def serve_until(
         worker = host_worker(machine, working)
         if request.works:
             machine.batches.claimable = worker.look_again
+            machine.batches.flagged = worker.look_at_flags
         doorkeeper = Doorkeeper(machine.store, machine.clock)
         await stack.enter_async_context(_uses_written(machine, doorkeeper, log.say))
         insight = Insight(

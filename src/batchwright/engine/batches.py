@@ -49,13 +49,16 @@ class StoreBatches:
         day_of: Callable[[int], str],
         tenant: Tenant = LOCAL,
         claimable: Callable[[], None] = lambda: None,
+        flagged: Callable[[], None] = lambda: None,
         hold: Callable[[str], Callable[[], None]] = lambda batch_id: lambda: None,
     ) -> None:
-        """`claimable` is told when this process made segments claimable: its own commits wake no worker of its own.
+        """`claimable` is told when this process made segments claimable, `flagged` when it cancelled or paused a batch:
+        its own commits wake no worker of its own.
 
         `hold` takes the lock of a batch whose rows arrive and gives what releases it: what no lock is held for is
         removed by every sweeper."""
         self.claimable = claimable
+        self.flagged = flagged
         self._hold = hold
         self._tenant = tenant
         self._store = store
@@ -286,12 +289,14 @@ class StoreBatches:
                 pass
 
         await self._writer.do(close)
+        self.flagged()
         return await self.status(batch_id)
 
     async def pause(self, batch_id: str, reason: str) -> BatchStatus:
         await self._get(batch_id)
         fact = Pause(cause=PauseCause.USER, reason=reason, since_ms=self._clock.now_ms())
         await self._writer.do(lambda: self._store.pause_batch(batch_id, fact))
+        self.flagged()
         return await self.status(batch_id)
 
     async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:

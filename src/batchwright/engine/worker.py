@@ -27,6 +27,7 @@ from batchwright.engine.closing import Closing
 from batchwright.engine.failover import Failover
 from batchwright.engine.floor import FindPrice, Floor
 from batchwright.engine.heart import Heart
+from batchwright.engine.lookout import Lookout
 from batchwright.engine.opening import Opening
 from batchwright.engine.sender import Sender
 from batchwright.engine.traces import batch_span, checkpoint_span
@@ -113,6 +114,7 @@ class Worker:
         self.ended = False
         self.closing = Closing(self)
         self.heart = Heart(self)
+        self.lookout = Lookout(self)
         self.opening = Opening(self)
         self.number = 0
         self._next_s = 0.0
@@ -140,9 +142,9 @@ class Worker:
         self._failure = failure
         self.wake_now()
 
-    def _heart_ended(self, heart: asyncio.Task[None]) -> None:
+    def _companion_ended(self, companion: asyncio.Task[None]) -> None:
         """A heart that stops for any other reason than the worker's own end would let the lease run out in silence."""
-        failure = None if heart.cancelled() else heart.exception()
+        failure = None if companion.cancelled() else companion.exception()
         if failure is not None:
             self._failure = failure
             self.wake_now()
@@ -155,6 +157,10 @@ class Worker:
         """This process has committed something that there may be segments of; another's commits are noticed."""
         self._claim_after_s = 0.0
         self.wake_now()
+
+    def look_at_flags(self) -> None:
+        """This process has asked for the end or a pause of batches; another's wishes are noticed."""
+        self.lookout.look_now()
 
     def reload(self, vendor_limits: Mapping[str, LaneLimits]) -> None:
         """Vendors have other limits, keys or prices than before. Rows that are out end under those they went with."""
@@ -198,7 +204,9 @@ class Worker:
         store = self.parts.store
         await self.heart.begin(host=self._host, pid=self._pid)
         heart = self._loop.create_task(self.heart.run(), name=f"heartbeat {self.identity}")
-        heart.add_done_callback(self._heart_ended)
+        looking = self._loop.create_task(self.lookout.run(), name=f"lookout {self.identity}")
+        for companion in (heart, looking):
+            companion.add_done_callback(self._companion_ended)
         self._dirty.set()
         try:
             while True:
@@ -219,6 +227,7 @@ class Worker:
         finally:
             self.ended = True
             heart.cancel()
+            looking.cancel()
             if self.calls is not None:
                 self.calls.stop(late=True)
             self.opening.cancel()
@@ -255,6 +264,7 @@ class Worker:
         now_s = self._clock.now_s()
         if self._claims and not self.floor.segments:
             self._look_out()
+        self.lookout.keep()
         self.sender.sending = not self.stopping and now_s < self.sender.send_until_s
         if self.stopping and self.calls is not None:
             self.calls.stop(late=now_s >= self.stop_until_s)

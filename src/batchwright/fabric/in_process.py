@@ -16,6 +16,8 @@ class HostedWorker(Protocol):
 
     def look_again(self) -> None: ...
 
+    def look_at_flags(self) -> None: ...
+
     def view(self) -> WorkerView: ...
 
     def reload(self, vendor_limits: Mapping[str, Any]) -> None: ...
@@ -49,6 +51,11 @@ class LoopWorker:
         """Batches were submitted, reopened or resumed by this very process."""
         if not self._task.done():
             self._worker.look_again()
+
+    def look_at_flags(self) -> None:
+        """Batches were cancelled or paused by this very process."""
+        if not self._task.done():
+            self._worker.look_at_flags()
 
     def reload(self, vendor_limits: Mapping[str, Any]) -> None:
         """Other limits of vendors, keys and prices than it began with."""

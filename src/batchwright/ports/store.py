@@ -306,6 +306,10 @@ class Store(Keys, FileStore, Webhooks, Protocol):
         `settled_at`.
         """
 
+    def stop_signals(self, batch_ids: Sequence[str]) -> dict[str, BatchSignals]:
+        """Of those of these batches that are to stop: closing or paused. What a checkpoint says as well, for a
+        worker that does not wait for its next one."""
+
     def checkpoint_number(self, worker: WorkerId) -> int:
         """The last checkpoint of this worker that landed; asked when a commit's reply was lost."""
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import Connection, bindparam, select, text, update
+from sqlalchemy import Connection, bindparam, or_, select, text, update
 
 from batchwright.core import row_map
 from batchwright.core.errors import StoreError, WrongState
@@ -68,6 +68,12 @@ _NUMBER = Prepared(
     )
     .values(checkpoint_number=bindparam("number"))
     .returning(worker.c.id, worker.c.dead, worker.c.ended)
+)
+_STOPPED = select(
+    batch.c.batch_id, batch.c.round, batch.c.closing, batch.c.paused, batch.c.deadline_ms, batch.c.phase
+).where(
+    batch.c.batch_id.in_(bindparam("batch_ids", expanding=True)),
+    or_(batch.c.closing != "", batch.c.paused != 0),
 )
 _GATE_PASSED = (
     update(batch).where(batch.c.batch_id == bindparam("of_batch"), text("phase = 'open'")).values(gate_passed=1)
@@ -328,15 +334,23 @@ def _signals(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims
         row = work.batches.get(batch_id) if unchanged else None
         row = row or batches.find(connection, batch_id)
         if row is not None:
-            signals[batch_id] = BatchSignals(
-                batch_id=batch_id,
-                round=row.round,
-                closing=FailureKind(row.closing) if row.closing else None,
-                paused=row.paused > 0,
-                deadline_ms=row.deadline_ms,
-                settled=row.phase == "settled",
-            )
+            signals[batch_id] = _signals_of(row)
     return signals
+
+
+def stop_signals(connection: Connection, batch_ids: Sequence[str]) -> dict[str, BatchSignals]:
+    return {row.batch_id: _signals_of(row) for row in connection.execute(_STOPPED, {"batch_ids": list(batch_ids)})}
+
+
+def _signals_of(row: StoredRow) -> BatchSignals:
+    return BatchSignals(
+        batch_id=row.batch_id,
+        round=row.round,
+        closing=FailureKind(row.closing) if row.closing else None,
+        paused=row.paused > 0,
+        deadline_ms=row.deadline_ms,
+        settled=row.phase == "settled",
+    )
 
 
 def _key_of(change: SegmentChange) -> SegmentKey:

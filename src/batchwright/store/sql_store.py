@@ -14,6 +14,7 @@ from batchwright.ports.keys import ApiKey, KeyCredit
 from batchwright.ports.observer import Backlog
 from batchwright.ports.store import (
     BatchRow,
+    BatchSignals,
     Checkpoint,
     CheckpointResult,
     Idempotency,
@@ -130,6 +131,10 @@ class SqlStore:
 
     def checkpoint(self, checkpoint: Checkpoint) -> CheckpointResult:
         return checkpointing.run(self._connections, checkpoint)
+
+    def stop_signals(self, batch_ids: Sequence[str]) -> dict[str, BatchSignals]:
+        with self._connections.read() as connection:
+            return checkpointing.stop_signals(connection, batch_ids)
 
     def checkpoint_number(self, worker: WorkerId) -> int:
         with self._connections.read() as connection:
