@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchwright.client.chunk_journal import KEPT_MS, ChunkJournal, Head
+from batchwright.client.chunk_journal import KEPT_MS, KEYS_KEPT_MS, ChunkJournal, Head
 from batchwright.store.file_locks import FileLocks
 
 NOW_MS = 1_767_225_600_000
@@ -40,6 +40,17 @@ def test_a_dead_process_leaves_its_chunks_to_one_successor(tmp_path: Path, locks
     second.close()
     again = journal(tmp_path, locks, "fourth").left_over(NOW_MS)
     assert {chunk.key: chunk.batch_id for chunk in again} == {"k1": "", "k2": "batch_2"}, "it ended without asking"
+
+
+def test_a_submit_whose_key_the_service_may_have_forgotten_says_so(tmp_path: Path, locks: FileLocks) -> None:
+    first = journal(tmp_path, locks, "first")
+    first.write(head("unheard", NOW_MS - KEYS_KEPT_MS - 1), b"{}")
+    first.write(head("named", NOW_MS - KEYS_KEPT_MS - 1), b"{}")
+    first.name("named", "batch_1")
+    first.write(head("fresh", NOW_MS - KEYS_KEPT_MS), b"{}")
+    first.close()
+    found = journal(tmp_path, locks, "second").left_over(NOW_MS)
+    assert {chunk.key: chunk.too_old for chunk in found} == {"unheard": True, "named": False, "fresh": False}
 
 
 def test_what_was_dropped_is_gone(tmp_path: Path, locks: FileLocks) -> None:

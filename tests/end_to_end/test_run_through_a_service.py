@@ -129,6 +129,12 @@ def test_every_terminal_state_ends_the_wait(machine: CommandLine, service: Scrip
     check_all(machine, service, 3)
 
 
+def assert_no_doubt(machine: CommandLine, rows: int) -> None:
+    """The service was asked for the first answer: no row can have been paid for twice, and none was tried twice."""
+    status = machine("status", "--json").report
+    assert (status["possible_double_payments"], status["attempts"], status["retries"]) == (0, rows, 0)
+
+
 def test_a_kill_while_a_submit_is_out_pays_nothing_twice(machine: CommandLine, service: ScriptedService) -> None:
     machine.write("in.jsonl", rows(60))
     service.set(hold=True)
@@ -142,6 +148,7 @@ def test_a_kill_while_a_submit_is_out_pays_nothing_twice(machine: CommandLine, s
     check_all(machine, service, 60)
     keys = [submit.key for submit in service.submits]
     assert len(keys) > len(set(keys)), "the submit was said again under its key"
+    assert_no_doubt(machine, 60)
 
 
 def test_a_kill_while_a_batch_runs_asks_for_that_batch(machine: CommandLine, service: ScriptedService) -> None:
@@ -157,6 +164,7 @@ def test_a_kill_while_a_batch_runs_asks_for_that_batch(machine: CommandLine, ser
     assert ended.code == 0, ended.err
     check_all(machine, service, 10)
     assert len(service.submits) == submits, "also where the service knows no keys"
+    assert_no_doubt(machine, 10)
 
 
 def test_the_second_interrupt_cancels_what_is_open(machine: CommandLine, service: ScriptedService) -> None:
@@ -243,6 +251,7 @@ def test_a_kill_through_a_service_of_our_own_sends_nothing_twice(tmp_path: Path)
         assert ended.code == 0, ended.err
         assert [content(line) for line in machine.lines()] == [f"w{number}" for number in range(12)]
         assert sorted(vendor.texts()) == sorted(f"w{number}" for number in range(12))
+        assert_no_doubt(machine, 12)
 
 
 def test_the_second_interrupt_cancels_at_a_service_of_our_own(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from batchwright.core import row_map
-from batchwright.core.doubt import OnUncertain
+from batchwright.core.batch_spec import Destination
+from batchwright.core.doubt import POISON_DEATHS, OnUncertain
 from batchwright.core.failures import FailureKind
 from batchwright.core.lane_wait import LaneWait, WaitCause
 from batchwright.core.row_map import PENDING, RESERVED
@@ -45,6 +48,40 @@ def test_heartbeats_renew_until_the_worker_is_marked_dead(store: Store) -> None:
     assert not store.heartbeat(worker.id, 3_000)
     assert not store.heartbeat(WorkerId("nobody", "1"), 3_000)
     assert store.live_workers() == []
+
+
+def test_rows_at_a_service_that_knows_its_submits_are_in_no_doubt(store: Store) -> None:
+    for policy in OnUncertain:
+        of_service = msgspec.structs.replace(
+            spec(policy=policy, max_attempts=1),
+            destinations=(Destination(vendor="openai", base_url="https://there.test", protocol="service"),),
+        )
+        batch_id = f"batch_{policy.value}"
+        submit(store, batch_id, [new_segment(0)], of_service)
+        for death in range(1, POISON_DEATHS):
+            lose(store, f"w{death}-{policy.value}", 0, 2)
+        taker = Worker(store, policy.value)
+        claimed = taker.one().claimed
+        assert claimed.row_map == bytes([PENDING] * 4)
+        assert claimed.first == (0, 2)
+        tally = store.get_batch(batch_id).tally
+        assert (tally.attempts, tally.doubts, tally.possible_picousd, tally.counts) == (0, 0, 0, {})
+        assert store.check(batch_id) == []
+        store.end_worker(taker.id, 9_000)
+        Worker(store, f"last-{policy.value}").run()
+
+
+def test_a_row_that_kills_its_workers_ends_at_a_service_too(store: Store) -> None:
+    of_service = msgspec.structs.replace(
+        spec(), destinations=(Destination(vendor="openai", base_url="https://there.test", protocol="service"),)
+    )
+    submit(store, "batch_a", [new_segment(0)], of_service)
+    for death in range(POISON_DEATHS):
+        lose(store, f"w{death}", 0)
+    assert Worker(store, "taker").one().claimed.row_map[0] == WORKER_LOST
+    tally = store.get_batch("batch_a").tally
+    assert (tally.attempts, tally.doubts) == (1, 1), "it may have been paid for, and its answer is not asked for again"
+    assert store.check("batch_a") == []
 
 
 def test_what_lanes_wait_for_is_read_with_the_batches_of_those_lanes_while_the_worker_lives(store: Store) -> None:

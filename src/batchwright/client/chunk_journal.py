@@ -21,7 +21,9 @@ from batchwright.core.errors import StoreError
 
 CHUNK, BATCH_ID = ".chunk", ".batch"
 KEPT_MS = 7 * 86_400_000
-"""A chunk that nobody has asked for by then never will be; services keep idempotency keys for a day."""
+"""A chunk that nobody has asked for by then never will be."""
+KEYS_KEPT_MS = 86_400_000
+"""So long services keep idempotency keys."""
 
 
 class Head(msgspec.Struct, kw_only=True):
@@ -42,6 +44,8 @@ class LeftChunk:
     body: bytes
     batch_id: str
     """Empty: the service was not heard to name one."""
+    too_old: bool = False
+    """It was not, and by now the service may take the submit for a new one."""
 
 
 class Held(Protocol):
@@ -114,7 +118,8 @@ class ChunkJournal:
             if batch_id:
                 os.replace(named, self._own / named.name)
             os.replace(path, self._own / path.name)
-            yield LeftChunk(key=head.key, rows=head.rows, body=body, batch_id=batch_id)
+            too_old = not batch_id and now_ms - head.written_ms > KEYS_KEPT_MS
+            yield LeftChunk(key=head.key, rows=head.rows, body=body, batch_id=batch_id, too_old=too_old)
         for rest in folder.iterdir():
             rest.unlink()
         folder.rmdir()

@@ -104,6 +104,12 @@ class ServiceVendor:
                 f"{rows:,} rows were at the service when an earlier run ended; their answers are fetched there"
             )
 
+        if rows := sum(len(found.rows) for found in left if found.too_old):
+            self._report(
+                f"of {rows:,} of them it was not heard whether the service had taken them, more than a day ago: it may "
+                "have forgotten their key by now, and then they are paid for twice"
+            )
+
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> Row:
         digest = blake2b(endpoint.encode() + b"\n" + body, digest_size=16).hexdigest()
         row = Row(endpoint, body, digest, on_end=on_end, abandoned=self._abandon)

@@ -4,6 +4,9 @@ A row still RESERVED may be at a vendor, may have been answered and paid for, or
 knows. It gets a note of one attempt in doubt and goes back to PENDING, or ends: as `in_doubt` under
 `on_uncertain=fail`, as `worker_lost` when it was the only row its worker had reserved at three deaths.
 
+A row that was at a batch service is in no doubt: it is asked for there under the key it was submitted with, which makes
+no second batch of it.
+
 A death says little of a row that had company, so it uses up none of its attempts. But a row that was out at many of
 them is a suspect: its holder sends it with nothing else out, until it comes back or is proved guilty. So a row that
 kills its workers ends alone after some deaths, and no row beside it ends with it.
@@ -63,8 +66,12 @@ def resolve(
     alone: bool,
     policy: OnUncertain,
     max_attempts: int,
+    asked_once: frozenset[int] = frozenset(),
 ) -> Resolution:
     """Deals with every RESERVED row of a segment that was lost.
+
+    `asked_once`: rows whose vendor takes the same request a second time for the first one and gives its answer. Of
+    those nothing is in doubt, whatever the policy: they go back to pending as if they had not been sent.
 
     `last` has the latest record of rows that have one; `alone` says that the lost worker had a single row reserved in
     all its segments, and here. A row that had a success before this round (`previous_map`) and would end without one
@@ -79,6 +86,10 @@ def resolve(
     for row in doubtful:
         before = last.get(row)
         base = before if before is not None else Record(row=row, byte=row_map.RESERVED, attempts=0, used=0)
+        if row in asked_once and base.alone + alone < POISON_DEATHS:
+            died = msgspec.structs.replace(base, alone=base.alone + alone, deaths=base.deaths + 1)
+            records.append(_moved(new_map, died, None, previous=0))
+            continue
         noted = _noted(base, alone=alone, uses_attempt=uses_attempt)
         end = _end_of(noted, policy=policy, attempts_left=not uses_attempt or noted.used < max_attempts)
         record = _moved(new_map, noted, end, previous=previous_map[row] if previous_map is not None else 0)

@@ -117,7 +117,7 @@ class Attempts:
         tally.attempts += 1
         if kind is FailureKind.UNREACHABLE:
             tally.unreached += 1
-        if base.used or base.rate_limits or row in segment.notes:
+        if base.used or base.rate_limits or _was_tried(segment, row):
             tally.retries += 1
         tally.cost_picousd += cost_picousd
         tally.unpriced += unpriced
@@ -300,6 +300,12 @@ class Attempts:
         elif verdict is GateVerdict.SHUT:
             said = f": {record.message[:GATE_MESSAGE_CHARS]}" if record.message else ""
             context.gate_shut = f"{context.gate.sentence}{said}"
+
+
+def _was_tried(segment: OpenSegment, row: int) -> bool:
+    """Whether it has an attempt in this round; a note may tell of a death alone."""
+    note, earlier = segment.notes.get(row), segment.previous_records.get(row)
+    return note is not None and note.attempts > (0 if earlier is None else earlier.attempts)
 
 
 def _is_of_row(attempt: Attempt) -> bool:

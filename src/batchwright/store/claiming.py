@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, bindparam, func, select, text, update
 
 from batchwright.core import row_map
+from batchwright.core.batch_spec import BatchSpec, LaneKey
 from batchwright.core.doubt import Resolution, resolve, suspects
 from batchwright.core.records import Record, SegmentInput, Tally
 from batchwright.ports.store import ClaimedSegment, ClaimRequest, SegmentKey
@@ -210,7 +211,17 @@ def _resolve(connection: Connection, row: StoredRow, known: tuple[SegmentInput, 
         alone=bool(row.lost_alone),
         policy=spec.on_uncertain,
         max_attempts=spec.max_attempts,
+        asked_once=_asked_once(spec, segment_input),
     )
+
+
+def _asked_once(spec: BatchSpec, segment_input: SegmentInput) -> frozenset[int]:
+    """Rows that go to a batch service and nowhere else: their chunks have a journal and idempotency keys."""
+    services = {destination.vendor for destination in spec.destinations if destination.protocol == "service"}
+    if not services:
+        return frozenset()
+    lanes = {at for at, lane in enumerate(segment_input.lanes) if LaneKey.parse(lane).vendor in services}
+    return frozenset(number for number, row in enumerate(segment_input.rows) if row.lane in lanes and not row.route)
 
 
 def _settle_doubt(connection: Connection, place: Place, what: tuple[Resolution, StoredRow, Taker]) -> None:
