@@ -237,7 +237,7 @@ def _make_room(chance: Random, plan: Plan) -> None:
     elif call == "mark_dead":
         plan.kills.append(soon_s / 2)
     elif call == "end_worker":
-        plan.user.append((soon_s, Fault.STOP_GRACE))
+        plan.user.extend((plan.trouble_until_s * share, Fault.STOP_GRACE) for share in (0.3, 0.5, 0.8))
 
 
 def _bounds(chance: Random) -> dict[str, int]:
