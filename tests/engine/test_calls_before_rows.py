@@ -116,13 +116,17 @@ class MoodyStore:
 
     def __init__(self) -> None:
         self.written: list[dict[UsageKey, UsageSum]] = []
+        self.released: list[dict[str, int]] = []
         self.refusals = 1
 
-    def add_usage(self, worker: WorkerId, deltas: Mapping[UsageKey, UsageSum], now_ms: int) -> None:
+    def add_usage(
+        self, worker: WorkerId, deltas: Mapping[UsageKey, UsageSum], now_ms: int, *, released: Mapping[str, int]
+    ) -> None:
         if self.refusals:
             self.refusals -= 1
             raise StoreError("the disk is full")
         self.written.append(dict(deltas))
+        self.released.append(dict(released))
 
 
 def test_usage_that_could_not_be_written_goes_with_the_next() -> None:
@@ -133,7 +137,7 @@ def test_usage_that_could_not_be_written_goes_with_the_next() -> None:
             book = UsageBook(
                 cast(Store, store), writer=writer, clock=LoopClock(), worker=WorkerId("w", "1"), report=said.append
             )
-            await book.count(KEY, UsageSum(answers=1, cost_picousd=5))
+            await book.count(KEY, UsageSum(answers=1, cost_picousd=5), released_picousd=9)
             assert not store.written
             await asyncio.gather(*(book.count(KEY, UsageSum(answers=1, cost_picousd=7)) for _ in range(50)))
             await book.flush()
@@ -147,4 +151,5 @@ def test_usage_that_could_not_be_written_goes_with_the_next() -> None:
         total.add(deltas[KEY])
     assert (total.answers, total.cost_picousd) == (51, 5 + 50 * 7)
     assert len(store.written) == 1, "what is counted at once goes in one transaction"
+    assert store.released == [{KEY.key_id: 9}]
     assert "the disk is full" in said[0]

@@ -10,7 +10,7 @@ from batchwright.core.batch_state import PauseCause
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.tenants import Scope, Tenant
 from batchwright.ports.keys import ApiKey
-from batchwright.ports.store import CheckpointResult, NewBatch, Store
+from batchwright.ports.store import AllowanceRequest, CheckpointResult, ClaimRequest, NewBatch, Store
 from support.store_drive import COST, INTAKE, Held, Worker, new_segment, spec
 
 ROWS = 4
@@ -121,3 +121,67 @@ def test_usage_of_calls_is_added_and_counts_for_the_budget(store: Store) -> None
     assert line.key == key
     assert line.sum == UsageSum(answers=2, prompt_tokens=3, cost_picousd=100, no_usage=1)
     assert paused(store, "batch_1") == [PauseCause.BUDGET]
+
+
+def draw(worker: Worker, batch_id: str, picousd: int, least: int = 1) -> CheckpointResult:
+    return worker.checkpoint(
+        allowances=[AllowanceRequest(batch_id=batch_id, picousd=picousd, minimum_picousd=least)],
+    )
+
+
+def test_what_is_drawn_under_a_key_stays_within_its_budget_whoever_draws(store: Store) -> None:
+    add_key(store, "key_a", 100)
+    for batch_id, key_id in (("batch_1", "key_a"), ("batch_2", "key_a"), ("batch_3", "")):
+        submit(store, batch_id, key_id)
+    first, second = Worker(store, "first"), Worker(store, "second")
+    held = [first.one(batch_id="batch_1"), second.one(batch_id="batch_2")]
+    result = draw(first, "batch_1", 60)
+    assert (result.allowances, result.key_short) == ({"batch_1": 60}, frozenset())
+    assert store.hold_credit(second.id, "key_a", 30, 30) == 30
+    result = draw(second, "batch_2", 50, least=20)
+    assert (result.allowances, result.key_short, result.key_held) == (
+        {"batch_2": 0},
+        frozenset({"batch_2"}),
+        frozenset({"batch_2"}),
+    )
+    assert store.hold_credit(second.id, "key_a", 50, 20) == 0
+    assert draw(second, "batch_2", 50, least=5).allowances == {"batch_2": 10}
+    assert draw(first, "batch_3", 500).allowances == {"batch_3": 500}, "it has no key"
+    credit = store.key_credit("key_a")
+    assert credit is not None
+    assert (credit.spent_picousd, credit.drawn_picousd, credit.left_picousd) == (0, 100, 0)
+
+    key = UsageKey("2026-11-30", "ACME", "m", "acme", "acme", "key_a")
+    store.add_usage(second.id, {key: UsageSum(answers=1, cost_picousd=25)}, 1_000, released={"key_a": 30})
+    result = draw(second, "batch_2", 90, least=80)
+    assert (result.key_short, result.key_held) == (frozenset({"batch_2"}), frozenset()), (
+        "not even without what others hold"
+    )
+    store.mark_dead([first.id], 2_000)
+    assert draw(second, "batch_2", 50, least=20).allowances == {"batch_2": 0}, "its rows may still be out"
+    second.claim(10)
+    assert draw(second, "batch_2", 500).allowances == {"batch_2": 65}
+    assert held
+
+
+def test_a_budget_is_signalled_with_its_batches(store: Store) -> None:
+    add_key(store, "key_a", 100)
+    add_key(store, "key_b", -1)
+    for batch_id, key_id in (("batch_1", "key_a"), ("batch_2", "key_b"), ("batch_3", "")):
+        submit(store, batch_id, key_id)
+    signals = Worker(store).checkpoint(claim=ClaimRequest(limit=10)).signals
+    assert {batch_id: signal.budgeted for batch_id, signal in signals.items()} == {
+        "batch_1": True,
+        "batch_2": False,
+        "batch_3": False,
+    }
+
+
+def test_a_calls_draw_ends_with_its_worker(store: Store) -> None:
+    add_key(store, "key_a", 100)
+    worker, other = Worker(store, "one"), Worker(store, "other")
+    assert store.hold_credit(worker.id, "key_a", 80, 80) == 80
+    assert store.hold_credit(other.id, "key_a", 80, 80) == 0
+    store.end_worker(worker.id, 2_000)
+    assert store.hold_credit(other.id, "key_a", 80, 80) == 80
+    assert store.hold_credit(other.id, "key_none", 80, 80) == 80, "there is no budget"

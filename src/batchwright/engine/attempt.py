@@ -124,14 +124,16 @@ class Attempts:
         tally.no_usage += no_usage
         _count_usage(segment, self._usage_key(attempt.queue.line, now[1]), answer, (cost_picousd, unpriced, no_usage))
         # Answered at a cost nobody can tell: under a cap it may have been the most. (A doubt below is the same charge.)
-        doubtful_picousd = attempt.worst_picousd if unpriced or no_usage else 0
+        # A key's budget counts what is known to be spent and what is out, and no doubt.
+        worst_picousd = attempt.worst_picousd if context.has_cap else 0
+        doubtful_picousd = worst_picousd if unpriced or no_usage else 0
         if kind is None:
             desk.successes += 1
             record.byte = row_map.FLAG_BYTES[answer.flag]
             self._finish(segment, record)
         elif self._after_failure(attempt, answer, (base, record), now[0]):
             tally.doubts += 1
-            doubtful_picousd = attempt.worst_picousd
+            doubtful_picousd = worst_picousd
         tally.possible_picousd += doubtful_picousd
         if context.capped:
             left = cost_picousd + doubtful_picousd

@@ -22,6 +22,7 @@ class BatchContext:
         "asked_picousd",
         "batch_id",
         "budget_spent",
+        "budgeted",
         "closing",
         "closing_until_s",
         "deadline_ms",
@@ -30,6 +31,9 @@ class BatchContext:
         "gate_passed",
         "gate_shut",
         "in_flight",
+        "key_held",
+        "key_short",
+        "least_next_picousd",
         "may_send",
         "paused",
         "round",
@@ -81,11 +85,25 @@ class BatchContext:
         """Left the allowance since the last checkpoint."""
         self.worst_next_picousd = 0
         """What the next row needs and the allowance did not have; 0: nothing is wanting."""
+        self.least_next_picousd = 0
+        """With how much of it that row may go: less, where what it can cost is not known."""
         self.budget_spent = False
         """The cap left less than the next row needs."""
+        self.budgeted = False
+        """The key it was submitted with has, or had, a budget."""
+        self.key_short = False
+        """It was that budget, not the cap, that left less than was asked for last."""
+        self.key_held = False
+        """And it may leave more once others that have drawn from it give back."""
 
     @property
     def capped(self) -> bool:
+        """Whether a row is only sent when an allowance covers it."""
+        return self.budgeted or self.spec.max_cost_picousd >= 0
+
+    @property
+    def has_cap(self) -> bool:
+        """Whether it has a cap of its own."""
         return self.spec.max_cost_picousd >= 0
 
     @property
@@ -107,6 +125,7 @@ class BatchContext:
 
     def signal(self, signals: BatchSignals, *, sending_allowed: bool) -> None:
         self.round = signals.round
+        self.budgeted = self.budgeted or signals.budgeted
         self.paused = signals.paused
         self.deadline_ms = signals.deadline_ms
         self.may_send = sending_allowed and not signals.paused and signals.closing is None

@@ -1,4 +1,5 @@
-"""A capped batch's allowance in this worker: drawn from the store in a checkpoint, held by rows out, given back.
+"""A batch's allowance in this worker, under a cap of its own or a budget of its key: drawn from the store in a
+checkpoint, held by rows out, given back.
 
 A row is sent only if the allowance covers the most it can cost (`engine.sender.held_for`). What a row did not cost is
 free again when it ends; what is left when nothing of the batch is held any more goes back.
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from batchwright.engine.batch_context import BatchContext
-from batchwright.ports.store import AllowanceRequest
+from batchwright.ports.store import AllowanceRequest, CheckpointResult
 
 ROWS_AHEAD_MIN = 32
 """A draw covers at least so many rows like the next one: a draw is a part of a checkpoint, and checkpoints are few."""
@@ -21,12 +22,14 @@ def requests(contexts: Iterable[BatchContext]) -> list[AllowanceRequest]:
     for context in contexts:
         if not context.capped:
             continue
-        if not context.segments and not context.in_flight and context.allowance_picousd:
+        # Two that wait for each other's part of a key's budget both let go of theirs.
+        in_vain = context.key_held and context.worst_next_picousd and not context.in_flight
+        if context.allowance_picousd and (in_vain or not (context.segments or context.in_flight)):
             context.asked_picousd = -context.allowance_picousd
             found.append(AllowanceRequest(batch_id=context.batch_id, picousd=context.asked_picousd))
         elif context.worst_next_picousd:
             context.asked_picousd = context.worst_next_picousd * max(ROWS_AHEAD_MIN, 2 * context.in_flight)
-            lacking = max(1, context.worst_next_picousd - context.allowance_picousd)
+            lacking = max(1, context.least_next_picousd - context.allowance_picousd)
             found.append(
                 AllowanceRequest(batch_id=context.batch_id, picousd=context.asked_picousd, minimum_picousd=lacking)
             )
@@ -34,21 +37,24 @@ def requests(contexts: Iterable[BatchContext]) -> list[AllowanceRequest]:
 
 
 def give(context: BatchContext, picousd: int, *, stopping: bool) -> None:
-    """Books what a checkpoint gave (0: the cap leaves less than the next row needs) or took back."""
+    """Books what a checkpoint gave (0: cap or key leave less than the next row needs) or took back."""
     if context.asked_picousd < 0:
         context.allowance_picousd = 0
     elif picousd > 0:
         context.allowance_picousd += picousd
         context.worst_next_picousd = 0
-    elif context.allowance_picousd >= context.worst_next_picousd:
+    elif context.allowance_picousd >= context.least_next_picousd:
         context.worst_next_picousd = 0  # rows that ended since cost less than was held for them
-    elif not context.in_flight:
+    elif not context.in_flight and not context.key_held:
         context.budget_spent = True
     context.asked_picousd = 0
     context.may_send = not (stopping or context.paused or context.worst_next_picousd or context.closing is not None)
 
 
-def give_all(contexts: Mapping[str, BatchContext], given: Mapping[str, int], *, stopping: bool) -> None:
-    for batch_id, picousd in given.items():
+def give_all(contexts: Mapping[str, BatchContext], result: CheckpointResult, *, stopping: bool) -> None:
+    for batch_id, picousd in result.allowances.items():
         if batch_id in contexts:
-            give(contexts[batch_id], picousd, stopping=stopping)
+            context = contexts[batch_id]
+            context.key_short = batch_id in result.key_short
+            context.key_held = batch_id in result.key_held
+            give(context, picousd, stopping=stopping)

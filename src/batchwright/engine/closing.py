@@ -291,6 +291,12 @@ def _lane_name(lane: str) -> str:
 
 
 def _budget_sentence(context: BatchContext) -> str:
+    if context.key_short:
+        key_id, next_row = context.tenant.key_id, usd_text(context.least_next_picousd)
+        return (
+            f"the budget of {key_id} leaves less than the next row may cost (${next_row}); `batchwright keys budget "
+            f"{key_id} USD` gives it more, then resume"
+        )
     cap = usd_text(context.spec.max_cost_picousd)
     next_row = usd_text(context.worst_next_picousd)
     return f"the cap of ${cap} leaves less than the next row may cost (${next_row}); a higher --max-cost goes on"

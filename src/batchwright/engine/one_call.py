@@ -49,6 +49,9 @@ class Call:
         self._stream = stream
         self.size = len(body)
         self.tokens = (len(body) >> 2) + output_tokens
+        self.output_tokens = output_tokens
+        self.held_picousd = 0
+        """Drawn from its key's budget, and not given back yet."""
         self.started_s = 0.0
         self.answered: asyncio.Future[CallReply] = asyncio.get_running_loop().create_future()
         self.begun = False
@@ -140,8 +143,7 @@ class Call:
             return
         flight.abort()
         spent = self._calls.dropped(self)
-        if spent is not None:
-            self._calls.spawn(self._calls.count(self, spent))
+        self._calls.spawn(self._calls.count(self, spent))
         if self._pieces is not None:
             self._pieces.finish(str(error or ""))
         elif error is not None and not self.answered.done():
@@ -149,8 +151,7 @@ class Call:
 
     async def _settle(self, answer: Answer, reply: HttpReply | None, spent: UsageSum | None, last: bytes) -> None:
         """Nobody is told the end before its cost is durable."""
-        if spent is not None:
-            await self._calls.count(self, spent)
+        await self._calls.count(self, spent)
         if self._pieces is not None:
             if last:
                 self._pieces.add(last)

@@ -15,7 +15,8 @@ from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.pricing import worst_case
 from batchwright.core.records import InputRow
 from batchwright.engine.attempt import Attempt, Attempts, row_tokens
-from batchwright.engine.desk import BatchLine, LaneDesk
+from batchwright.engine.batch_context import BatchContext
+from batchwright.engine.desk import LaneDesk
 from batchwright.engine.open_segment import OpenSegment
 from batchwright.engine.worker_settings import CHECKPOINT_RECORD_BYTES, WorkerSettings
 from batchwright.ports.clock import Clock
@@ -98,8 +99,8 @@ class Sender:
             if self.flight_bytes and self.flight_bytes + size > self._settings.flight_bytes_max:
                 return
             context = line.context
-            held_picousd = held_for(desk, entry) if context.capped else 0
-            if held_picousd and not self._afford(line, held_picousd):
+            held_picousd = self._hold(context, desk, entry) if context.capped else 0
+            if held_picousd < 0:
                 continue
             tokens = row_tokens(entry)
             wait_s = lane.admit(now_s, tokens)
@@ -142,15 +143,21 @@ class Sender:
                 return False
         return True
 
-    def _afford(self, line: BatchLine, worst_picousd: int) -> bool:
-        """Whether the batch's allowance covers the row; if not, the batch sends nothing until more is drawn."""
-        context = line.context
-        if worst_picousd <= context.allowance_picousd:
-            return True
-        context.worst_next_picousd = worst_picousd
+    def _hold(self, context: BatchContext, desk: LaneDesk, row: InputRow) -> int:
+        """What the row is to hold of its batch's allowance; -1: it is not covered, and the batch sends nothing until
+        more is drawn. Under a key's budget alone a row of which nobody knows the most it can cost goes with what there
+        is, as the only one then: a guess about it does not hold back what may still be spent."""
+        held_picousd = held_for(desk, row)
+        if held_picousd <= context.allowance_picousd:
+            return held_picousd
+        known = row.worst_picousd or context.has_cap
+        if not known and context.allowance_picousd:
+            return context.allowance_picousd
+        context.worst_next_picousd = held_picousd
+        context.least_next_picousd = held_picousd if known else 1
         context.may_send = False
         self._wake()
-        return False
+        return -1
 
     def ended(self, attempt: Attempt, answer: Answer) -> None:
         """An attempt's callback: what it means is found out once for all that ended in one turn of the loop."""
@@ -267,12 +274,15 @@ class Sender:
 
 
 def held_for(desk: LaneDesk, row: InputRow) -> int:
-    """What of a capped batch's allowance a row holds while it is out: the most it can cost. Under a soft cap a row
-    without a bound holds what a longish answer would cost, and one without a price the least there is, so that both
-    wait once the cap is spent. What is free holds nothing."""
-    if row.worst_picousd:
-        return row.worst_picousd
+    """What of an allowance a row holds while it is out: the most it can cost. Where that has no bound it holds what a
+    longish answer would cost, and where it has no price the least there is, so that both wait once nothing is left.
+    What is free holds nothing."""
+    return row.worst_picousd or likely_cost(desk, len(row.body), row.output_tokens)
+
+
+def likely_cost(desk: LaneDesk, body_bytes: int, output_tokens: int) -> int:
+    """The most that a request can cost there or, without a bound on its answer, what a longish one would."""
     price = desk.price
     if price is None:
         return 1
-    return 0 if price.zero_rated else worst_case(price, len(row.body), row.output_tokens or SOFT_OUTPUT_TOKENS) or 1
+    return 0 if price.zero_rated else worst_case(price, body_bytes, output_tokens or SOFT_OUTPUT_TOKENS) or 1

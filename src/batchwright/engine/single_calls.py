@@ -11,11 +11,15 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from batchwright.core.batch_spec import Destination, Routes
+from batchwright.core.errors import BatchwrightError, CreditSpent
 from batchwright.core.failures import FailureKind
 from batchwright.core.lanes import LaneEnd
+from batchwright.core.money import usd_text
+from batchwright.core.pricing import worst_case
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.routes import find_route
 from batchwright.core.tenants import Tenant
@@ -23,8 +27,10 @@ from batchwright.engine.booking import money_of, tell_lane, usage_of
 from batchwright.engine.credit import check_credit
 from batchwright.engine.desk import LaneDesk
 from batchwright.engine.one_call import Call
+from batchwright.engine.sender import likely_cost
 from batchwright.engine.usage_book import UsageBook
 from batchwright.ports.calls import CallRefused, CallReply
+from batchwright.ports.keys import KeyCredit, Keys
 from batchwright.ports.vendor import Answer
 from batchwright.wire.row_targets import Targets
 from batchwright.wire.single_call import BadCall, CallFacts, read_call, with_model
@@ -69,14 +75,19 @@ class SingleCalls:
 
     async def send(self, tenant: Tenant, endpoint: str, body: bytes) -> CallReply:
         try:
-            facts = await asyncio.to_thread(self._look_at, tenant.key_id, endpoint, body)
+            facts, credit = await asyncio.to_thread(self._look_at, tenant.key_id, endpoint, body)
         except BadCall as error:
             raise CallRefused(str(error), code=error.code, http_status=400, param=error.param) from None
         desk, model = self._find_desk(facts.model)
         if model != facts.model:
             body = with_model(body, model)
         call = Call(self, desk, tenant, endpoint, body, stream=facts.stream, output_tokens=facts.output_tokens)
-        self._take_in(call)
+        await self._draw(call, credit)
+        try:
+            self._take_in(call)
+        except CallRefused:
+            await self.count(call, None)
+            raise
         try:
             return await call.answered
         except asyncio.CancelledError:
@@ -107,6 +118,7 @@ class SingleCalls:
         """It waits no more, and was not sent."""
         self._calls.discard(call)
         self._waiting_bytes -= call.size
+        self.spawn(self.count(call, None))
         self._worker.wake()
 
     def ended(self, call: Call, answer: Answer) -> UsageSum | None:
@@ -138,11 +150,17 @@ class SingleCalls:
         self._go_on(call)
         return UsageSum(answers=1, no_usage=1) if call.begun else None
 
-    async def count(self, call: Call, spent: UsageSum) -> None:
+    async def count(self, call: Call, spent: UsageSum | None) -> None:
+        """What it used, and that it holds nothing of its key's budget any more. None: it used nothing."""
+        held_picousd, call.held_picousd = call.held_picousd, 0
+        if spent is None:
+            if held_picousd:
+                await self._book.release(call.tenant.key_id, held_picousd)
+            return
         parts, desk = self._worker.parts, call.desk
         day = parts.day_of(self._clock.now_ms())
         key = UsageKey(day, desk.key.account, desk.key.model, desk.answered_by, *call.tenant, call.endpoint)
-        await self._book.count(key, spent)
+        await self._book.count(key, spent, released_picousd=held_picousd)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Something that outlives the call's callback, and that the worker's end waits for."""
@@ -170,10 +188,38 @@ class SingleCalls:
 
     # ----------------------------------------------------------------------------------------------------- inside
 
-    def _look_at(self, key_id: str, endpoint: str, body: bytes) -> CallFacts:
+    def _look_at(self, key_id: str, endpoint: str, body: bytes) -> tuple[CallFacts, KeyCredit | None]:
         """In a thread: it reads the store, and a body may be large. Raises BadCall, CreditSpent."""
-        check_credit(self._worker.parts.store, key_id)
-        return read_call(body, endpoint)
+        credit = check_credit(self._worker.parts.store, key_id)
+        return read_call(body, endpoint), credit
+
+    async def _draw(self, call: Call, credit: KeyCredit | None) -> None:
+        """Under a key with a budget: what the call can cost is drawn before it is sent, as for a row. Raises
+        CallRefused where that is held for others, CreditSpent where there is not so much of it."""
+        parts, key_id = self._worker.parts, call.tenant.key_id
+        picousd = likely_cost(call.desk, call.size, call.output_tokens)
+        if credit is None or credit.budget_picousd < 0 or not picousd:
+            return
+        price = call.desk.price
+        known = price is not None and worst_case(price, call.size, call.output_tokens) is not None
+        least_picousd = picousd if known else 1
+
+        def hold() -> int:
+            return parts.store.hold_credit(self._worker.identity, key_id, picousd, least_picousd)
+
+        drawing = asyncio.ensure_future(parts.writer.do(hold))
+        try:
+            call.held_picousd = await asyncio.shield(drawing)
+        except asyncio.CancelledError:
+            self.spawn(self._undo(drawing, key_id))
+            raise
+        if not call.held_picousd:
+            await asyncio.to_thread(_refuse, parts.store, key_id, least_picousd)
+
+    async def _undo(self, drawing: asyncio.Future[int], key_id: str) -> None:
+        """Whoever asked has gone meanwhile."""
+        with suppress(BatchwrightError):
+            await self._book.release(key_id, await drawing)
 
     def _find_desk(self, name: str) -> tuple[LaneDesk, str]:
         """The desk where calls of this model name are sent, and the model as the vendor gets it: the choice of its
@@ -237,6 +283,20 @@ _KINDS = frozenset(kind.value for kind in FailureKind)
 
 def _stands_still(desk: LaneDesk, now_s: float) -> bool:
     return bool(desk.blocked) or desk.lane.stands_still(now_s)
+
+
+def _refuse(keys: Keys, key_id: str, least_picousd: int) -> None:
+    """Raises CreditSpent, or CallRefused where there may be room once what is out under the key has ended."""
+    credit = check_credit(keys, key_id)
+    needs = f"this call may cost ${usd_text(least_picousd)}"
+    if credit is None or credit.holds_back(least_picousd):
+        said = f"What the budget of the key leaves is held for what is out under it, and {needs}; ask again."
+        raise CallRefused(said, code="rate_limit_exceeded", http_status=429, retry_after_s=1.0)
+    left = usd_text(credit.budget_picousd - credit.spent_picousd)
+    raise CreditSpent(
+        f"The budget of the key {credit.shown}... leaves ${left}, and {needs}: a lower bound on its answer costs less. "
+        f"`batchwright keys budget {key_id} USD` gives it more."
+    )
 
 
 def _ending() -> CallRefused:

@@ -28,18 +28,31 @@ class UsageBook:
         self._worker = worker
         self._report = report
         self._sums: dict[UsageKey, UsageSum] = {}
+        self._released: dict[str, int] = {}
+        """By key: what calls had drawn from its budget and hold no more."""
         self._next: asyncio.Task[None] | None = None
         """Will write what is in `_sums` now, once the commit before it is done."""
         self._last: asyncio.Task[None] | None = None
 
-    async def count(self, key: UsageKey, spent: UsageSum) -> None:
-        """Returns once it is durable, or was kept for the next commit because the store took none."""
+    async def count(self, key: UsageKey, spent: UsageSum, *, released_picousd: int = 0) -> None:
+        """Returns once it is durable, or was kept for the next commit because the store took none. `released_picousd`:
+        what the call had drawn."""
         self._sums.setdefault(key, UsageSum()).add(spent)
+        self._release(key.key_id, released_picousd)
         await self.flush()
+
+    async def release(self, key_id: str, picousd: int) -> None:
+        """Gives back what a call had drawn that has cost nothing; returns as `count` does."""
+        self._release(key_id, picousd)
+        await self.flush()
+
+    def _release(self, key_id: str, picousd: int) -> None:
+        if picousd:
+            self._released[key_id] = self._released.get(key_id, 0) + picousd
 
     async def flush(self) -> None:
         """Writes what a commit that failed has left, too."""
-        if self._sums and self._next is None:
+        if (self._sums or self._released) and self._next is None:
             self._next = asyncio.create_task(self._write(self._last), name="usage of calls")
         if self._next is not None:
             await asyncio.shield(self._next)
@@ -48,11 +61,15 @@ class UsageBook:
         if before is not None:
             await asyncio.wait([before])
         sums, self._sums = self._sums, {}
+        released, self._released = self._released, {}
         self._last, self._next = self._next, None
         try:
-            await self._writer.do(lambda: self._store.add_usage(self._worker, sums, self._clock.now_ms()))
+            now_ms = self._clock.now_ms()
+            await self._writer.do(lambda: self._store.add_usage(self._worker, sums, now_ms, released=released))
         except BatchwrightError as error:
             # The answers are there and paid for: they are given, and their usage goes with the next commit.
             self._report(f"usage of single calls could not be written yet: {error}")
             for key, spent in sums.items():
                 self._sums.setdefault(key, UsageSum()).add(spent)
+            for key_id, picousd in released.items():
+                self._release(key_id, picousd)

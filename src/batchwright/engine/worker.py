@@ -445,7 +445,7 @@ class Worker:
             self._claim_after_s = now_s + (self.settings.wake_poll_s if floor.segments else self.settings.idle_poll_s)
             self.closing.nothing_claimable()
         self._idle = proposal.claim is not None and not result.claimed
-        budget.give_all(floor.contexts, result.allowances, stopping=self.stopping)
+        budget.give_all(floor.contexts, result, stopping=self.stopping)
         self.closing.signalled(result.signals, now_s)
         self._leave_batches(result.signals, now_s)
         for desk in list(floor.desks.values()):

@@ -93,7 +93,7 @@ class AllowanceRequest:
     batch_id: str
     picousd: int
     minimum_picousd: int = 0
-    """Give at least this or nothing; what is given is never more than what the cap leaves."""
+    """Give at least this or nothing; what is given is never more than the cap and the budget of its key leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +127,8 @@ class BatchSignals:
     paused: bool
     deadline_ms: int
     settled: bool
+    budgeted: bool = False
+    """The key it was submitted with has a budget: a row is only sent if what it can cost was drawn from that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +140,11 @@ class CheckpointResult:
     """Of every batch named by a held or claimed segment, and of the one that the claim asked for alone: its worker
     may never get a segment of it, and has to learn that it has ended or is paused."""
     allowances: dict[str, int] = field(default_factory=dict)
-    """Picousd given, by batch; 0: the cap leaves less than the minimum."""
+    """Picousd given, by batch; 0: the cap, or the budget of its key, leaves less than the minimum."""
+    key_short: frozenset[str] = frozenset()
+    """Batches given nothing for their key's budget."""
+    key_held: frozenset[str] = frozenset()
+    """Those of `key_short` for which there would be enough but for what others have drawn under the key: it may come
+    back."""
     settled: Sequence[str] = ()
     """Batches that this transaction settled."""

@@ -43,10 +43,21 @@ class KeyCredit:
     """-1: no bound; then `spent_picousd` is not summed, and 0."""
     spent_picousd: int
     """All usage under the key: known cost of answers, to the picousd."""
+    drawn_picousd: int = 0
+    """Held for what is out under it, or about to be: the most that may cost, as far as it is known."""
 
     @property
     def is_spent(self) -> bool:
         return 0 <= self.budget_picousd <= self.spent_picousd
+
+    @property
+    def left_picousd(self) -> int:
+        """Of a budget, what nobody has spent or drawn."""
+        return self.budget_picousd - self.spent_picousd - self.drawn_picousd
+
+    def holds_back(self, picousd: int) -> bool:
+        """So much is only wanting for what has been drawn, which may come back."""
+        return self.budget_picousd - self.spent_picousd >= picousd
 
 
 class Keys(Protocol):

@@ -247,6 +247,9 @@ class Reopened:
     round: int
 
 
+NOTHING_RELEASED: Mapping[str, int] = {}
+
+
 class Store(Keys, FileStore, Webhooks, Protocol):
     """See the module's docstring for what holds for all of these."""
 
@@ -427,9 +430,21 @@ class Store(Keys, FileStore, Webhooks, Protocol):
     def backlog(self) -> Backlog:
         """Figures of the whole store, for whoever watches it."""
 
-    def add_usage(self, worker: WorkerId, deltas: Mapping[UsageKey, UsageSum], now_ms: int) -> None:
+    def hold_credit(self, worker: WorkerId, key_id: str, picousd: int, least_picousd: int) -> int:
+        """Draws from the key's budget for a call of this worker: as much as is left, if that is at least
+        `least_picousd`, else 0. Without a budget all of it. Given back by `add_usage`, and with the worker's end."""
+
+    def add_usage(
+        self,
+        worker: WorkerId,
+        deltas: Mapping[UsageKey, UsageSum],
+        now_ms: int,
+        *,
+        released: Mapping[str, int] = NOTHING_RELEASED,
+    ) -> None:
         """Adds what single calls used, in rows of this worker, which must have been registered; also after its end.
-        Batches of a key whose budget is spent with it are paused in the same transaction."""
+        Batches of a key whose budget is spent with it are paused in the same transaction. `released`: what calls under
+        a key had drawn and hold no more, by key id."""
 
     def read_usage(self, *, since_day: str = "", tenant: str = "") -> list[UsageLine]:
         """Sums over all batches, deleted ones too, in the order of their keys. `since_day`: `YYYY-MM-DD` and later;

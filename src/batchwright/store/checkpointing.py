@@ -19,7 +19,14 @@ from batchwright.core.errors import StoreError, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import Tally, UsageKey, UsageSum
 from batchwright.core.worker_id import WorkerId
-from batchwright.ports.store import BatchSignals, Checkpoint, CheckpointResult, SegmentChange, SegmentKey
+from batchwright.ports.store import (
+    AllowanceRequest,
+    BatchSignals,
+    Checkpoint,
+    CheckpointResult,
+    SegmentChange,
+    SegmentKey,
+)
 from batchwright.store import backlog, batches, blobs, claiming, credit, ledger, parts, turning
 from batchwright.store.claiming import Claims, Taker
 from batchwright.store.connections import Connections
@@ -70,7 +77,7 @@ _NUMBER = Prepared(
     .returning(worker.c.id, worker.c.dead, worker.c.ended)
 )
 _STOPPED = select(
-    batch.c.batch_id, batch.c.round, batch.c.closing, batch.c.paused, batch.c.deadline_ms, batch.c.phase
+    batch.c.batch_id, batch.c.key_id, batch.c.round, batch.c.closing, batch.c.paused, batch.c.deadline_ms, batch.c.phase
 ).where(
     batch.c.batch_id.in_(bindparam("batch_ids", expanding=True)),
     or_(batch.c.closing != "", batch.c.paused != 0),
@@ -97,6 +104,9 @@ class _Work:
     settled: list[str] = field(default_factory=list)
     paused: set[str] = field(default_factory=set)
     """Batches that this checkpoint paused because the budget of their key is spent."""
+    key_short: set[str] = field(default_factory=set)
+    key_held: set[str] = field(default_factory=set)
+    """As in CheckpointResult."""
 
 
 def run(connections: Connections, checkpoint: Checkpoint) -> CheckpointResult:
@@ -116,6 +126,8 @@ def run(connections: Connections, checkpoint: Checkpoint) -> CheckpointResult:
             claimed=claims.taken,
             signals=_signals(connection, work, (checkpoint, claims)),
             allowances=given,
+            key_short=frozenset(work.key_short),
+            key_held=frozenset(work.key_held),
             settled=work.settled,
         )
 
@@ -293,16 +305,27 @@ def _allowances(connection: Connection, work: _Work, checkpoint: Checkpoint) -> 
         if row is not None and request.picousd < 0:
             ledger.lower_allowance(connection, request.batch_id, work.worker_id, -request.picousd)
         elif row is not None:
-            amount = request.picousd
-            if row.cap_picousd >= 0:
-                left = row.cap_picousd - ledger.taken_picousd(connection, request.batch_id, row.round)
-                amount = min(amount, left)
-            if amount <= 0 or amount < request.minimum_picousd:
-                amount = 0
-            else:
-                ledger.draw_allowance(connection, request.batch_id, work.worker_id, amount)
+            amount = _draw(connection, work, row, request)
         given[request.batch_id] = given.get(request.batch_id, 0) + amount
     return given
+
+
+def _draw(connection: Connection, work: _Work, row: StoredRow, request: AllowanceRequest) -> int:
+    """As much as the batch's cap and its key's budget leave; 0 where that is less than the minimum."""
+    amount, least = request.picousd, max(1, request.minimum_picousd)
+    if row.cap_picousd >= 0:
+        amount = min(amount, row.cap_picousd - ledger.taken_picousd(connection, row.batch_id, row.round))
+    key = credit.of_key(connection, row.key_id) if row.key_id and amount >= least else None
+    if key is not None and key.budget_picousd >= 0 and key.left_picousd < amount:
+        amount = key.left_picousd
+        if amount < least:
+            work.key_short.add(row.batch_id)
+            if key.holds_back(least):
+                work.key_held.add(row.batch_id)
+    if amount < least:
+        return 0
+    ledger.draw_allowance(connection, row.batch_id, work.worker_id, amount)
+    return amount
 
 
 def _settle(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]) -> None:
@@ -327,22 +350,25 @@ def _signals(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims
     named.update(segment_.key.batch_id for segment_ in claims.taken)
     if checkpoint.claim is not None and checkpoint.claim.batch_id:
         named.add(checkpoint.claim.batch_id)
-    signals = {}
+    rows = {}
     for batch_id in sorted(named):
         # What was read at the begin stands, unless this very transaction has changed it.
         unchanged = not checkpoint.pauses and batch_id not in work.settled and batch_id not in work.paused
         row = work.batches.get(batch_id) if unchanged else None
         row = row or batches.find(connection, batch_id)
         if row is not None:
-            signals[batch_id] = _signals_of(row)
-    return signals
+            rows[batch_id] = row
+    budgeted = credit.with_budget(connection, {row.key_id for row in rows.values()})
+    return {batch_id: _signals_of(row, budgeted) for batch_id, row in rows.items()}
 
 
 def stop_signals(connection: Connection, batch_ids: Sequence[str]) -> dict[str, BatchSignals]:
-    return {row.batch_id: _signals_of(row) for row in connection.execute(_STOPPED, {"batch_ids": list(batch_ids)})}
+    rows = connection.execute(_STOPPED, {"batch_ids": list(batch_ids)}).all()
+    budgeted = credit.with_budget(connection, {row.key_id for row in rows})
+    return {row.batch_id: _signals_of(row, budgeted) for row in rows}
 
 
-def _signals_of(row: StoredRow) -> BatchSignals:
+def _signals_of(row: StoredRow, budgeted: frozenset[str]) -> BatchSignals:
     return BatchSignals(
         batch_id=row.batch_id,
         round=row.round,
@@ -350,6 +376,7 @@ def _signals_of(row: StoredRow) -> BatchSignals:
         paused=row.paused > 0,
         deadline_ms=row.deadline_ms,
         settled=row.phase == "settled",
+        budgeted=row.key_id in budgeted,
     )
 
 

@@ -1,25 +1,40 @@
 """Budgets of the service's keys: what was spent under one, and what stands still once that is all it may spend.
 
-Spent is the sum of usage under the key, of every batch it submitted and every day; nothing beside it is kept.
+Spent is the sum of usage under the key, of every batch it submitted and every day. Drawn is what workers hold of it for
+rows that are out, as allowances of its batches, and for single calls, as allowances under the key's own id: so spent
+and drawn together never pass the budget, as long as no answer costs more than is known of its request beforehand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from sqlalchemy import Connection, bindparam, func, select, text, update
+from sqlalchemy import Connection, bindparam, func, or_, select, text, update
 
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.money import usd_text
 from batchwright.ports.keys import KeyCredit
-from batchwright.store import turning
-from batchwright.store.schema import HAS_KEY, UNSETTLED_OF_KEY, api_key, batch, usage
+from batchwright.store import ledger, turning
+from batchwright.store.prepared import Prepared
+from batchwright.store.schema import HAS_KEY, UNSETTLED_OF_KEY, allowance, api_key, batch, usage
 
-_BUDGET = select(api_key.c.key_id, api_key.c.shown, api_key.c.budget_picousd).where(
-    api_key.c.key_id == bindparam("of_key")
+_BUDGET = Prepared(
+    select(api_key.c.key_id, api_key.c.shown, api_key.c.budget_picousd).where(api_key.c.key_id == bindparam("of_key"))
 )
-_SPENT = select(func.coalesce(func.sum(usage.c.cost_picousd), 0)).where(
-    usage.c.key_id == bindparam("of_key"), text(HAS_KEY)
+_SPENT = Prepared(
+    select(func.coalesce(func.sum(usage.c.cost_picousd), 0).label("picousd")).where(
+        usage.c.key_id == bindparam("of_key"), text(HAS_KEY)
+    )
+)
+_DRAWN = Prepared(
+    select(func.coalesce(func.sum(allowance.c.picousd), 0).label("picousd")).where(
+        or_(
+            allowance.c.batch_id == bindparam("of_key"),
+            allowance.c.batch_id.in_(
+                select(batch.c.batch_id).where(batch.c.key_id == bindparam("of_key"), text(UNSETTLED_OF_KEY))
+            ),
+        )
+    )
 )
 _SPENDING = (
     select(usage.c.key_id, func.sum(usage.c.cost_picousd))
@@ -34,11 +49,39 @@ _MOVING = select(batch.c.batch_id, batch.c.segments_open).where(
 
 def of_key(connection: Connection, key_id: str) -> KeyCredit | None:
     """None: there is no such key."""
-    row = connection.execute(_BUDGET, {"of_key": key_id}).one_or_none()
+    key = {"of_key": key_id}
+    row = _BUDGET.first(connection, key)
     if row is None:
         return None
-    spent = int(connection.execute(_SPENT, {"of_key": key_id}).scalar_one()) if row.budget_picousd >= 0 else 0
-    return KeyCredit(key_id=key_id, shown=row.shown, budget_picousd=row.budget_picousd, spent_picousd=spent)
+    spent = drawn = 0
+    if row.budget_picousd >= 0:
+        spent = sum(int(found.picousd) for found in _SPENT.all(connection, key))
+        drawn = sum(int(found.picousd) for found in _DRAWN.all(connection, key))
+    return KeyCredit(
+        key_id=key_id,
+        shown=row.shown,
+        budget_picousd=row.budget_picousd,
+        spent_picousd=spent,
+        drawn_picousd=drawn,
+    )
+
+
+def with_budget(connection: Connection, key_ids: Collection[str]) -> frozenset[str]:
+    """Those of the keys that have one; the empty id is no key."""
+    found = [_BUDGET.first(connection, {"of_key": key_id}) for key_id in sorted(key_ids) if key_id]
+    return frozenset(row.key_id for row in found if row is not None and row.budget_picousd >= 0)
+
+
+def hold(connection: Connection, key_id: str, worker_id: int, wish: tuple[int, int]) -> int:
+    """Draws for a call, under the key in place of a batch; `wish` is (picousd, the least that is of use)."""
+    picousd, least_picousd = wish
+    credit = of_key(connection, key_id)
+    if credit is not None and credit.budget_picousd >= 0:
+        picousd = min(picousd, credit.left_picousd)
+    if picousd < least_picousd:
+        return 0
+    ledger.draw_allowance(connection, key_id, worker_id, picousd)
+    return picousd
 
 
 def spending(connection: Connection, account: str) -> dict[str, int]:

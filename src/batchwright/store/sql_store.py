@@ -13,6 +13,7 @@ from batchwright.ports.files import FileBatchRow, FilePage, LineError, StoredFil
 from batchwright.ports.keys import ApiKey, KeyCredit
 from batchwright.ports.observer import Backlog
 from batchwright.ports.store import (
+    NOTHING_RELEASED,
     BatchRow,
     BatchSignals,
     Checkpoint,
@@ -272,9 +273,24 @@ class SqlStore:
         with self._connections.read() as connection:
             return watching.backlog(connection)
 
-    def add_usage(self, worker: WorkerId, deltas: Mapping[UsageKey, UsageSum], now_ms: int) -> None:
+    def hold_credit(self, worker: WorkerId, key_id: str, picousd: int, least_picousd: int) -> int:
         with self._connections.write() as connection:
-            ledger.add_usage(connection, workers.id_of(connection, worker), deltas)
+            worker_id = workers.id_of(connection, worker)
+            return credit.hold(connection, key_id, worker_id, (picousd, least_picousd))
+
+    def add_usage(
+        self,
+        worker: WorkerId,
+        deltas: Mapping[UsageKey, UsageSum],
+        now_ms: int,
+        *,
+        released: Mapping[str, int] = NOTHING_RELEASED,
+    ) -> None:
+        with self._connections.write() as connection:
+            worker_id = workers.id_of(connection, worker)
+            ledger.add_usage(connection, worker_id, deltas)
+            for key_id, picousd in released.items():
+                ledger.lower_allowance(connection, key_id, worker_id, picousd)
             credit.pause_spent(connection, {key.key_id for key in deltas}, {}, now_ms)
 
     def read_usage(self, *, since_day: str = "", tenant: str = "") -> list[UsageLine]:
