@@ -52,7 +52,6 @@ NO_BATCH: dict[str, tuple[bytes, str, str]] = {
     "no JSON": (b"requests", "INVALID_JSON", ""),
     "cut off": (b'{"requests":[' + ROW, "INVALID_JSON", ""),
     "two values": (b'{"requests":[' + ROW + b"]} {}", "INVALID_JSON", ""),
-    "not a number": (b'{"requests":[{"messages":NaN}]}', "INVALID_JSON", ""),
     "infinity": (b'{"requests":[' + ROW + b'],"batch_timeout":-Infinity}', "INVALID_JSON", ""),
     "not UTF-8": (b'{"requests":["\xff\xfe"],"metadata":{"\xff":1}}', "INVALID_JSON", ""),
     "UTF-16": ('{"requests":[]}'.encode("utf-16"), "INVALID_JSON", ""),
@@ -67,7 +66,7 @@ NO_BATCH: dict[str, tuple[bytes, str, str]] = {
     "requests twice": (b'{"requests":[' + ROW + b'],"requests":[5]}', "INVALID_REQUEST", "requests"),
     "metadata twice": (b'{"metadata":{"a":1},"requests":[' + ROW + b'],"metadata":{}}', "INVALID_REQUEST", "metadata"),
     "a metadata field twice": (b'{"metadata":{"a":1,"a":2},"requests":[' + ROW + b"]}", "INVALID_REQUEST", "a"),
-    "a row nested too deeply": (b'{"requests":[' + DEEP + b"]}", "INVALID_REQUEST", ""),
+    "a row without end": (b'{"requests":[' + ROW + b",[[" + ROW + b"]}", "INVALID_JSON", ""),
     "a number without end": (
         b'{"requests":[' + ROW + b'],"max_attempts":' + b"9" * 9_000 + b"}",
         "INVALID_REQUEST",
@@ -105,7 +104,7 @@ ODD_ROWS = [
     b'{"model":5,"messages":[]}',
     b'{"messages":[{"role":"user","content":"\\ud83d"}],"custom_id":"\\ud83d"}',
     b'{"messages":[],"messages":7}',
-    b'{"messages":[{"role":"user","content":1e999}]}',
+    b'{"messages":[{"role":"user","content":1e999}],"n":1e999}',
     b'{"capability":"ai.dance","body":{}}',
     b'{"url":"/v1/../admin","body":{"messages":[]}}',
 ]
@@ -122,6 +121,28 @@ def test_a_row_that_is_none_fails_alone(tmp_path: Path) -> None:
         assert [item["request_index"] for item in items] == list(range(len(items)))
         assert items[-1]["ok"] is True
         assert {item["ok"] for item in items[:6]} == {False}
+
+
+BROKEN_ROWS = {
+    "no number": b'{"messages":[{"role":"user","content":"a"}],"n":NaN}',
+    "a number out of range": b'{"messages":[{"role":"user","content":"a"}],"max_tokens":1e999}',
+    "nested too deeply": b'{"messages":' + DEEP + b"}",
+    "control characters": b'{"messages":[{"role":"user","content":"\x01"}]}',
+    "not UTF-8": b'{"messages":[{"role":"user","content":"\xff"}]}',
+    "a word": b"undefined",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_ROWS)
+def test_a_row_of_an_array_that_cannot_be_read_fails_alone(tmp_path: Path, name: str) -> None:
+    rows = [b'{"messages":[{"role":"user","content":"\\ud83d"}]}', BROKEN_ROWS[name], ROW]
+    with serving(tmp_path) as service:
+        answer = submit(service, b'{"requests":[' + b",".join(rows) + b'],"metadata":{"a":"\\ud83d"}}')
+        status = service.ended(answer.json()["data"]["batch_id"])
+        assert (status["total_count"], status["error_kinds"]) == (3, {"invalid_row": 1})
+        items = service.results(status["batch_id"])
+        assert [item["ok"] for item in items] == [True, False, True]
+        assert items[1]["error"]["kind"] == "invalid_row"
 
 
 def test_a_body_above_its_ceiling_is_refused_by_its_header(service: RunningService) -> None:

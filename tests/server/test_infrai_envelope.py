@@ -117,7 +117,7 @@ def test_no_route_and_no_method_are_told_in_the_envelope(service: RunningService
         (b"", "INVALID_JSON", None),
         (b"{", "INVALID_JSON", None),
         (b'{"requests": [{}]} x', "INVALID_JSON", None),
-        (b'{"requests": [NaN]}', "INVALID_JSON", None),
+        (b'{"requests": [NaN}', "INVALID_JSON", None),
         (b"\xff\xfe", "INVALID_JSON", None),
         (b"[" * 100_000, "INVALID_REQUEST", None),
         (b'{"requests": [' + b"[" * 100_000, "INVALID_REQUEST", None),

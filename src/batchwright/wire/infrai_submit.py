@@ -14,6 +14,7 @@ from batchwright.core.gate import OnGate
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.webhooks import check_secret
 from batchwright.wire.json_text import BOM, kind_of, mend_surrogates
+from batchwright.wire.row_array import cut_apart
 
 MAX_KEY_CHARS = 255
 MAX_METADATA = 50
@@ -30,6 +31,10 @@ class BadSubmit(ValueError):
         self.param = param
         self.json = json
         """False: it is not even JSON."""
+
+
+class _Unreadable(BadSubmit):
+    """No reader gets through it; its rows may be good apart from one."""
 
 
 class BatchOptions(msgspec.Struct, kw_only=True, frozen=True):
@@ -76,20 +81,36 @@ MAX_OPTIONS_BYTES = 1024 * 1024
 """Of all that stands beside `requests`; what is allowed there has a fraction of it."""
 
 
-def read_submit(body: bytes) -> InfraiSubmit:
-    """Raises BadSubmit. The rows are not looked into: each may be any JSON value."""
-    found, body = _decode(body)
+def read_submit(body: bytes, most_rows: int) -> InfraiSubmit:
+    """Raises BadSubmit. The rows are not looked into: each may be any JSON value, and where one is none at all, its
+    bytes are passed on as they are. `most_rows`: so many are looked for in such a body."""
+    body = body.removeprefix(BOM)
+    try:
+        found = _decode(body)
+    except _Unreadable:
+        apart = cut_apart(body, most_rows)
+        if apart is None:
+            raise
+        found = _decode(mend_surrogates(apart.rest), "what stands beside requests")
+        rows, beside = [Raw(row) for row in apart.rows], apart.rest
+    else:
+        rows, beside = _rows_of(found, body)
+    _check_once(beside)
+    if not rows:
+        raise BadSubmit("requests is empty; expected at least one request body", "requests")
+    return InfraiSubmit(rows=rows, options=_options(found))
+
+
+def _rows_of(found: _Body, body: bytes) -> tuple[list[Raw], bytes]:
+    """The rows, and the body without them."""
     if isinstance(found.requests, msgspec.UnsetType):
         raise BadSubmit("requests is missing; expected an array of request bodies", "requests")
     requests = bytes(found.requests)
-    _check_once(body, requests)
     try:
         rows = _requests.decode(requests)
     except msgspec.ValidationError:
         raise BadSubmit(f"requests: expected an array, got {kind_of(requests[:1])}", "requests") from None
-    if not rows:
-        raise BadSubmit("requests is empty; expected at least one request body", "requests")
-    return InfraiSubmit(rows=rows, options=_options(found))
+    return rows, body.replace(requests, b"0", 1)
 
 
 def read_options(values: dict[str, str]) -> BatchOptions:
@@ -107,9 +128,8 @@ def read_options(values: dict[str, str]) -> BatchOptions:
         raise BadSubmit(f"a parameter is not as expected: {error}", param_of(error)) from None
 
 
-def _check_once(body: bytes, requests: bytes) -> None:
+def _check_once(options: bytes) -> None:
     """A field that is given twice is refused: of two readers each might take another one. Rows are not looked into."""
-    options = body.replace(requests, b"0", 1)
     if len(options) > MAX_OPTIONS_BYTES:
         raise BadSubmit(
             f"the body has {len(options):,} bytes beside requests; at most {MAX_OPTIONS_BYTES:,} are allowed"
@@ -126,20 +146,15 @@ def _fields_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return fields
 
 
-def _decode(body: bytes) -> tuple[_Body, bytes]:
-    """What stands in the body, and the body that was read: without its mark of byte order, and mended."""
-    body = body.removeprefix(BOM)
+def _decode(body: bytes, what: str = "the body") -> _Body:
     try:
-        return _body.decode(body), body
+        return _body.decode(body)
     except msgspec.ValidationError as error:
         raise BadSubmit(sentence_of(error, _Body.__struct_encode_fields__), param_of(error)) from None
     except RecursionError:
-        raise BadSubmit("the body is nested too deeply") from None
+        raise _Unreadable(f"{what} is nested too deeply") from None
     except msgspec.DecodeError as error:
-        mended = mend_surrogates(body)
-        if mended != body:
-            return _decode(mended)
-        raise BadSubmit(f"the body is not JSON: {error}", json=False) from None
+        raise _Unreadable(f"{what} is not JSON: {error}", json=False) from None
 
 
 def _options(body: _Body) -> BatchOptions:

@@ -47,7 +47,7 @@ async def submit_array(ask: Ask) -> Response:
     limits = BodyLimits(at_most=ceilings.array_bytes, silent_s=ceilings.silent_s, too_large="BATCH_REJECTED")
     body = await read_body(ask.request, limits)
     try:
-        asked = await asyncio.to_thread(read_submit, body)
+        asked = await asyncio.to_thread(read_submit, body, ceilings.rows)
     except BadSubmit as error:
         raise bad_submit(error) from None
     if len(asked.rows) > ceilings.rows:
