@@ -15,7 +15,7 @@ from batchwright.core.webhooks import (
     check_secret,
     event_of,
     new_secret,
-    next_wait_s,
+    next_attempt,
     signed_headers,
 )
 
@@ -50,12 +50,25 @@ def test_a_bad_secret_is_refused_and_not_repeated(secret: str) -> None:
 
 
 def test_attempts_go_on_for_about_a_day() -> None:
-    waits = [next_wait_s(tries, 0.5) for tries in range(1, len(RETRY_AFTER_S) + 1)]
-    assert waits == list(RETRY_AFTER_S)
+    waits = [next_attempt(used, 0.5) for used in range(len(RETRY_AFTER_S))]
+    assert waits == [(wait_s, number) for number, wait_s in enumerate(RETRY_AFTER_S, 1)]
     assert 23 * 3600 < sum(RETRY_AFTER_S) < 24 * 3600
-    assert next_wait_s(len(RETRY_AFTER_S) + 1, 0.5) is None
-    assert next_wait_s(3, 0.0) == 108
-    assert next_wait_s(3, 0.999) == pytest.approx(132, abs=0.1)
+    assert next_attempt(len(RETRY_AFTER_S), 0.5) is None
+    assert next_attempt(2, 0.0) == (108, 3)
+    latest = next_attempt(2, 0.999)
+    assert latest is not None
+    assert latest.wait_s == pytest.approx(132, abs=0.1)
+
+
+@pytest.mark.parametrize("asked_s", [1, 31, 3_600, 7_201, 40_000, 10**7])
+def test_whatever_a_receiver_asks_for_it_all_ends_within_the_day(asked_s: float) -> None:
+    used, waited_s, attempts = 0, 0.0, 1
+    while (again := next_attempt(used, 0.5, asked_s)) is not None:
+        assert again.wait_s >= min(asked_s, sum(RETRY_AFTER_S[used:]))
+        assert again.waits_used > used
+        used, waited_s, attempts = again.waits_used, waited_s + again.wait_s, attempts + 1
+    assert waited_s <= sum(RETRY_AFTER_S)
+    assert attempts >= 2
 
 
 def test_each_end_and_the_pause_are_events() -> None:

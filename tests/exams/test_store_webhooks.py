@@ -248,14 +248,14 @@ def test_a_failed_attempt_is_due_later(store: Store) -> None:
     add(store)
     run_batch(store)
     (claimed,) = store.claim_deliveries(wish())
-    end = AttemptEnd(state=DeliveryState.PENDING, due_ms=9_000, status=500, error="it answered 500")
+    end = AttemptEnd(state=DeliveryState.PENDING, due_ms=9_000, waits_used=1, status=500, error="it answered 500")
     store.finish_delivery(claimed, end, 6_000)
     item = page(store)[0]
-    assert (item.attempts, item.tries, item.due_ms, item.last_status, item.last_error, item.last_attempt_ms) == (
+    assert (item.attempts, item.waits_used, item.due_ms, item.last_status, item.last_error, item.last_attempt_ms) == (
         *(1, 1, 9_000, 500, "it answered 500", 6_000),
     )
     assert store.claim_deliveries(wish(now_ms=8_999)) == []
-    assert store.claim_deliveries(wish(now_ms=9_000))[0].delivery.tries == 1
+    assert store.claim_deliveries(wish(now_ms=9_000))[0].delivery.waits_used == 1
 
 
 def test_a_replay_begins_anew_under_the_same_event(store: Store) -> None:
@@ -266,7 +266,7 @@ def test_a_replay_begins_anew_under_the_same_event(store: Store) -> None:
     assert store.replay_delivery("other", delivery_id, 6_000) is None
     replayed = store.replay_delivery("acme", delivery_id, 6_000)
     assert replayed is not None
-    assert (replayed.due_ms, replayed.tries, replayed.event_id) == (6_000, 0, claimed.delivery.event_id)
+    assert (replayed.due_ms, replayed.waits_used, replayed.event_id) == (6_000, 0, claimed.delivery.event_id)
     # The attempt that was under way does not end the replay.
     assert not store.finish_delivery(claimed, TAKEN, 6_100)
     (again,) = store.claim_deliveries(wish(now_ms=6_200))

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -27,6 +28,7 @@ from support.raw_server import CA_FILE, Peer, raw_server
 from support.store_drive import Worker, new_segment, submit
 from support.webhook_receiver import HANG, Receiver, receiving
 
+T = TypeVar("T")
 SECRET = "correct horse battery"
 IMPATIENT = Timeouts(connect_s=5.0, first_byte_s=0.1, total_s=0.1)
 PATIENT = Timeouts(connect_s=5.0, first_byte_s=30.0, total_s=30.0)
@@ -60,12 +62,27 @@ class Names:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
+class WatchedWriter(StoreThread):
+    """Tells when something was written."""
+
+    def __init__(self) -> None:
+        super().__init__("writer")
+        self.written = asyncio.Event()
+
+    async def do(self, work: Callable[[], T]) -> T:
+        try:
+            return await super().do(work)
+        finally:
+            self.written.set()
+
+
 @dataclass
 class Bench:
     store: Store
     outbox: Outbox
     clock: Calendar
-    reports: list[str]
+    writer: WatchedWriter
+    owner: str
 
     def hook(self, url: str, name: str = "a", headers: dict[str, str] | None = None) -> None:
         webhook = Webhook(
@@ -86,6 +103,20 @@ class Bench:
         (found,) = self.store.list_deliveries(f"wh_{name}", before=0, limit=10)
         return found
 
+    def is_due(self) -> bool:
+        return self.store.has_due_deliveries(self.clock.now)
+
+    async def deliver(self) -> None:
+        """The outbox runs for as long as something is due or on its way."""
+        running = asyncio.create_task(self.outbox.run())
+        while True:
+            self.writer.written.clear()
+            await self.writer.written.wait()  # its first write takes over what was left behind
+            if not self.is_due() and self.owner not in self.store.delivery_owners():
+                break
+        running.cancel()
+        await asyncio.wait([running])
+
 
 @asynccontextmanager
 async def bench(
@@ -97,7 +128,7 @@ async def bench(
     timeouts: Timeouts = PATIENT,
     incarnation: str = "1",
 ) -> AsyncIterator[Bench]:
-    writer, clock, reports = StoreThread("writer"), Calendar(), list[str]()
+    writer, clock, reports = WatchedWriter(), Calendar(), list[str]()
     http = OwnPinnedClient(timeouts, {"SSL_CERT_FILE": CA_FILE})
     parts = OutboxParts(
         store=store,
@@ -111,7 +142,8 @@ async def bench(
         report=reports.append,
     )
     try:
-        yield Bench(store, Outbox(parts, host="here", incarnation=incarnation), clock, reports)
+        outbox = Outbox(parts, host="here", incarnation=incarnation)
+        yield Bench(store, outbox, clock, writer, owner=outbox_lock_name("here", incarnation))
     finally:
         await http.close()
         writer.close()
@@ -145,7 +177,7 @@ def test_failures_then_success_under_one_id(store: Store, folder: Path) -> None:
                 at.hook(receiver.url())
                 at.batch()
                 for tries, wait_s in enumerate((*RETRY_AFTER_S[:2], 0)):
-                    assert await at.outbox.deliver_due() == 1
+                    await at.deliver()
                     item = at.item()
                     assert item.attempts == tries + 1
                     if wait_s:
@@ -153,7 +185,7 @@ def test_failures_then_success_under_one_id(store: Store, folder: Path) -> None:
                         wait_ms = item.due_ms - at.clock.now
                         assert wait_s * (1 - SPREAD) <= wait_ms / 1000 <= wait_s * (1 + SPREAD)
                         at.clock.now = item.due_ms - 1
-                        assert await at.outbox.deliver_due() == 0
+                        assert not at.is_due()
                         at.clock.now = item.due_ms
                 assert (at.item().state, at.item().last_status, at.item().last_error) == (
                     *(DeliveryState.DELIVERED, 200, ""),
@@ -173,13 +205,47 @@ def test_after_a_day_it_is_given_up_and_says_so(store: Store, folder: Path) -> N
                 at.hook(receiver.url())
                 at.batch()
                 for _ in range(len(RETRY_AFTER_S) + 1):
-                    assert await at.outbox.deliver_due() == 1
+                    await at.deliver()
                     at.clock.now = max(at.clock.now, at.item().due_ms)
                 item = at.item()
                 assert (item.state, item.attempts) == (DeliveryState.GIVEN_UP, len(RETRY_AFTER_S) + 1)
                 assert item.last_error == "it answered 500; expected 200 to 299"
                 at.clock.now += 10**9
-                assert await at.outbox.deliver_due() == 0
+                assert not at.is_due()
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("asked", "least_s", "most_s", "attempts"),
+    [
+        ("7200", 7200, 7200, 5),
+        ("Thu, 01 Jan 1970 02:00:05 GMT", 7200, 7200, 5),
+        ("2", 4.5, 5.5, 11),
+        ("soon", 4.5, 5.5, 11),
+        (str(90 * 86_400), sum(RETRY_AFTER_S), sum(RETRY_AFTER_S), 2),
+    ],
+    ids=["longer", "a date", "shorter", "nonsense", "a quarter of a year"],
+)
+def test_a_receiver_says_when_it_wants_to_be_asked_again(
+    store: Store, folder: Path, asked: str, least_s: float, most_s: float, attempts: int
+) -> None:
+    """Once: the next answers ask for nothing, so the rest of the schedule is what that wait left of it."""
+
+    async def work() -> None:
+        with receiving(503, 500, retry_after=asked) as receiver:
+            async with bench(store, folder) as at:
+                at.hook(receiver.url())
+                at.batch()
+                await at.deliver()
+                waited_ms = at.item().due_ms - at.clock.now
+                assert least_s <= waited_ms / 1000 <= most_s
+                begun = at.clock.now
+                while at.item().state is DeliveryState.PENDING:
+                    at.clock.now = at.item().due_ms
+                    await at.deliver()
+                assert len(receiver.messages) == attempts
+                assert at.clock.now - begun <= sum(RETRY_AFTER_S) * (1 + SPREAD) * 1000
 
     run(work)
 
@@ -190,7 +256,7 @@ def test_a_redirect_is_not_followed(store: Store, folder: Path) -> None:
             async with bench(store, folder) as at:
                 at.hook(receiver.url())
                 at.batch()
-                await at.outbox.deliver_due()
+                await at.deliver()
                 assert "redirects are not followed" in at.item().last_error
             assert [one.path for one in receiver.messages] == ["/hook"]
 
@@ -223,7 +289,7 @@ def test_no_answer_in_time_is_a_failure(store: Store, folder: Path) -> None:
             async with bench(store, folder, timeouts=IMPATIENT) as at:
                 at.hook(receiver.url())
                 at.batch()
-                assert await at.outbox.deliver_due() == 1
+                await at.deliver()
                 item = at.item()
                 assert (item.state, item.last_status) == (DeliveryState.PENDING, 0)
                 assert "0.1 s" in item.last_error
@@ -240,7 +306,7 @@ def test_the_judged_address_is_connected_to(store: Store, folder: Path) -> None:
             async with bench(store, folder, names=names) as at:
                 at.hook(f"http://hooks.test:{receiver.port}/x")
                 at.batch()
-                await at.outbox.deliver_due()
+                await at.deliver()
                 assert at.item().state is DeliveryState.DELIVERED
             assert receiver.messages[0].headers["host"] == f"hooks.test:{receiver.port}"
         assert names.asked == ["hooks.test"]
@@ -258,7 +324,7 @@ def test_a_name_that_moves_to_a_private_address_is_refused(store: Store, folder:
                 await targets.resolve(targets.read(url))  # what a registration sees
                 at.hook(url)
                 at.batch()
-                await at.outbox.deliver_due()
+                await at.deliver()
                 assert "rebinds.test resolves to 127.0.0.1, which is this machine itself" in at.item().last_error
             assert receiver.messages == []
 
@@ -274,7 +340,7 @@ def test_a_host_that_is_not_there(store: Store, folder: Path) -> None:
         async with bench(store, folder, names=Nobody([])) as at:
             at.hook("https://gone.test/")
             at.batch()
-            await at.outbox.deliver_due()
+            await at.deliver()
             assert at.item().last_error == "the host was not found: Name or service not known"
 
     run(work)
@@ -290,7 +356,7 @@ def test_no_more_of_an_answer_is_taken_than_is_of_use(store: Store, folder: Path
         async with raw_server(script) as server, bench(store, folder) as at:
             at.hook(server.url("/"))
             at.batch()
-            assert await at.outbox.deliver_due() == 1
+            await at.deliver()
             assert at.item().last_error == f"the answer is above {MAX_TAKEN_BYTES} bytes"
 
     run(work)
@@ -306,7 +372,7 @@ def test_certificates_are_checked_by_name(store: Store, folder: Path) -> None:
             at.hook(f"https://localhost:{server.port}/", "good")
             at.hook(f"https://other.test:{server.port}/", "bad")
             at.batch()
-            assert await at.outbox.deliver_due() == 2
+            await at.deliver()
             assert (at.item("good").state, at.item("good").last_status) == (DeliveryState.DELIVERED, 204)
             assert "certificate" in at.item("bad").last_error
 
@@ -331,8 +397,7 @@ def test_what_a_dead_process_of_this_machine_held_is_taken_over(store: Store, fo
                         per_webhook=1,
                     )
                     assert len(store.claim_deliveries(wish)) == 1
-                await at.outbox.take_over()
-                assert await at.outbox.deliver_due() == 1
+                await at.deliver()
             assert [one.json["data"]["batch_id"] for one in receiver.messages] == ["batch_dead"]
         alive.release()
 
@@ -347,9 +412,11 @@ def test_two_processes_deliver_each_once(tmp_path: Path) -> None:
             one.hook(receiver.url())
             for number in range(8):
                 one.batch(f"batch_{number}")
-            done = 0
-            while done < 8:
-                done += sum(await asyncio.gather(one.outbox.deliver_due(), two.outbox.deliver_due()))
+            both = [asyncio.create_task(at.outbox.run()) for at in (one, two)]
+            await asyncio.to_thread(receiver.wait_count, 8)
+            for running in both:
+                running.cancel()
+            await asyncio.wait(both)
         first.close()
         second.close()
 

@@ -44,9 +44,10 @@ class Message:
 
 
 class Receiver:
-    def __init__(self, answers: Sequence[int]) -> None:
+    def __init__(self, answers: Sequence[int], retry_after: str) -> None:
         """`answers`: a status each, the last one for all that follow."""
         self._answers = answers
+        self.retry_after = retry_after
         self._changed = threading.Condition()
         self._ended = threading.Event()
         self.messages: list[Message] = []
@@ -78,8 +79,9 @@ class Receiver:
 
 
 @contextmanager
-def receiving(*answers: int) -> Iterator[Receiver]:
-    receiver = Receiver(answers or (200,))
+def receiving(*answers: int, retry_after: str = "") -> Iterator[Receiver]:
+    """`retry_after`: what an answer of 503 asks for."""
+    receiver = Receiver(answers or (200,), retry_after)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -94,6 +96,8 @@ def receiving(*answers: int) -> Iterator[Receiver]:
             self.send_response(status)
             if 300 <= status < 400:
                 self.send_header("Location", receiver.url("/elsewhere"))
+            if status == 503 and receiver.retry_after:
+                self.send_header("Retry-After", receiver.retry_after)
             self.send_header("Content-Length", "0")
             self.end_headers()
 

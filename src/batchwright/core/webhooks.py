@@ -7,8 +7,11 @@ import binascii
 import hashlib
 import hmac
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
 from enum import StrEnum
+from itertools import accumulate
+from typing import NamedTuple
 
 from batchwright.core.batch_state import BatchState
 
@@ -89,8 +92,21 @@ def _key_of(secret: str) -> bytes:
     return secret.encode()
 
 
-def next_wait_s(tries: int, random: float) -> float | None:
-    """After `tries` failed attempts; None: given up. `random` is uniform in [0, 1)."""
-    if tries > len(RETRY_AFTER_S):
+class NextAttempt(NamedTuple):
+    wait_s: float
+    waits_used: int
+    """How many of RETRY_AFTER_S are spent by then."""
+
+
+def next_attempt(waits_used: int, random: float, asked_s: float = 0.0) -> NextAttempt | None:
+    """After a failed attempt; None: given up. `random` is uniform in [0, 1). `asked_s`: how long the receiver asks to
+    be left alone; a longer wait than the next one takes the place of as many as it covers, so that the day holds."""
+    left = RETRY_AFTER_S[waits_used:]
+    if not left:
         return None
-    return RETRY_AFTER_S[tries - 1] * (1 + SPREAD * (2 * random - 1))
+    wait_s = left[0] * (1 + SPREAD * (2 * random - 1))
+    if asked_s <= wait_s:
+        return NextAttempt(wait_s, waits_used + 1)
+    ends_s = list(accumulate(left))
+    covered = min(bisect_left(ends_s, asked_s), len(left) - 1)
+    return NextAttempt(min(asked_s, ends_s[-1]), waits_used + covered + 1)

@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
 from batchwright.core.errors import BatchwrightError
 from batchwright.core.targets import TargetRefused
-from batchwright.core.webhooks import EventType, next_wait_s, signed_headers
+from batchwright.core.webhooks import RETRY_AFTER_S, EventType, next_attempt, signed_headers
 from batchwright.engine.batches import status_of
 from batchwright.engine.writer import Writer
 from batchwright.ports.batches import BatchStatus
@@ -23,6 +24,8 @@ from batchwright.ports.http import HttpEnd, HttpFault, PinnedClient, Timeouts
 from batchwright.ports.locks import Locks
 from batchwright.ports.store import BatchRow
 from batchwright.ports.webhooks import AttemptEnd, ClaimedDelivery, DeliveryState, DeliveryWish, Targets, Webhooks
+from batchwright.wire.http_head import header
+from batchwright.wire.waits import parse_wait
 
 TIMEOUTS = Timeouts(connect_s=5.0, first_byte_s=15.0, total_s=15.0)
 ATTEMPT_S = 30.0
@@ -77,7 +80,7 @@ class Outbox:
         """Until it is cancelled; then gives back what it holds."""
         try:
             with suppress(BatchwrightError):  # leases end by themselves
-                await self.take_over()
+                await self._take_over()
             async with asyncio.TaskGroup() as group:
                 while True:
                     self._ended.clear()
@@ -90,7 +93,7 @@ class Outbox:
             with suppress(BatchwrightError):
                 await self._write(lambda now_ms: self._parts.store.release_deliveries(self._owner, now_ms))
 
-    async def take_over(self) -> None:
+    async def _take_over(self) -> None:
         """What processes of this machine held that have ended is due at once."""
         parts = self._parts
         owners = await asyncio.to_thread(parts.store.delivery_owners)
@@ -101,14 +104,6 @@ class Outbox:
                 parts.store.release_deliveries(owner, now_ms)
 
         await self._write(release)
-
-    async def deliver_due(self) -> int:
-        """One attempt of each delivery that is due now and that there is room for; returns how many."""
-        claimed = await self._claim()
-        async with asyncio.TaskGroup() as group:
-            for one in claimed:
-                group.create_task(self._deliver(one), name=f"deliver {one.delivery.delivery_id}")
-        return len(claimed)
 
     async def _claim_quietly(self) -> list[ClaimedDelivery]:
         try:
@@ -138,7 +133,7 @@ class Outbox:
     async def _deliver(self, claimed: ClaimedDelivery) -> None:
         webhook_id = claimed.webhook.webhook_id
         try:
-            end = self._end_of(claimed, *await self._attempt(claimed))
+            end = self._end_of(claimed, await self._attempt(claimed))
             await self._write(lambda now_ms: self._parts.store.finish_delivery(claimed, end, now_ms))
         except BatchwrightError as error:
             self._parts.report(
@@ -151,22 +146,21 @@ class Outbox:
                 del self._out[webhook_id]
             self._ended.set()
 
-    async def _attempt(self, claimed: ClaimedDelivery) -> tuple[int, str]:
-        """(HTTP status or 0, why it failed or nothing)."""
+    async def _attempt(self, claimed: ClaimedDelivery) -> _Met:
         try:
             async with asyncio.timeout(ATTEMPT_S):
-                return _judge(await self._send(claimed))
+                return _judge(await self._send(claimed), self._parts.clock.now_ms())
         except TimeoutError:
-            return 0, f"no answer within {ATTEMPT_S:g} s"
+            return _Met(0, f"no answer within {ATTEMPT_S:g} s")
         except TargetRefused as error:
-            return 0, str(error)
+            return _Met(0, str(error))
         except OSError as error:
-            return 0, f"the host was not found: {error.strerror or error}"
+            return _Met(0, f"the host was not found: {error.strerror or error}")
         except Exception as error:
             # A snapshot of another version, a header the transport refuses: it must end as a failed attempt, or it
             # would be claimed for ever.
             self._parts.report(f"delivery {claimed.delivery.delivery_id}: {type(error).__name__}: {error}")
-            return 0, "a fault of the service itself; its log has more under this delivery's id"
+            return _Met(0, "a fault of the service itself; its log has more under this delivery's id")
 
     async def _send(self, claimed: ClaimedDelivery) -> HttpEnd:
         parts, webhook, delivery = self._parts, claimed.webhook, claimed.delivery
@@ -183,25 +177,45 @@ class Outbox:
         finally:
             flight.abort()
 
-    def _end_of(self, claimed: ClaimedDelivery, status: int, error: str) -> AttemptEnd:
+    def _end_of(self, claimed: ClaimedDelivery, met: _Met) -> AttemptEnd:
+        error = met.error[:ERROR_CHARS]
         if not error:
-            return AttemptEnd(state=DeliveryState.DELIVERED, status=status, error="")
-        wait_s = next_wait_s(claimed.delivery.tries + 1, self._parts.chance.random())
-        if wait_s is None:
-            return AttemptEnd(state=DeliveryState.GIVEN_UP, status=status, error=error[:ERROR_CHARS])
-        due_ms = self._parts.clock.now_ms() + int(wait_s * 1000)
-        return AttemptEnd(state=DeliveryState.PENDING, due_ms=due_ms, status=status, error=error[:ERROR_CHARS])
+            return AttemptEnd(state=DeliveryState.DELIVERED, status=met.status, error="")
+        again = next_attempt(claimed.delivery.waits_used, self._parts.chance.random(), met.asked_s)
+        if again is None:
+            return AttemptEnd(state=DeliveryState.GIVEN_UP, status=met.status, error=error)
+        return AttemptEnd(
+            state=DeliveryState.PENDING,
+            due_ms=self._parts.clock.now_ms() + int(again.wait_s * 1000),
+            waits_used=again.waits_used,
+            status=met.status,
+            error=error,
+        )
 
     async def _write(self, work: Callable[[int], object]) -> None:
         now_ms = self._parts.clock.now_ms()
         await self._parts.writer.do(lambda: work(now_ms))
 
 
-def _judge(end: HttpEnd) -> tuple[int, str]:
+class _Met(NamedTuple):
+    """What an attempt met."""
+
+    status: int
+    """0: no answer came."""
+    error: str
+    """Why it failed; empty: it did not."""
+    asked_s: float = 0.0
+    """`Retry-After` of an answer that refused it."""
+
+
+def _judge(end: HttpEnd, now_ms: int) -> _Met:
     if isinstance(end, HttpFault):
-        return 0, end.detail
+        return _Met(0, end.detail)
     if 200 <= end.status < 300:
-        return end.status, ""
+        return _Met(end.status, "")
     if 300 <= end.status < 400:
-        return end.status, f"it answered {end.status}, and redirects are not followed: register the URL it leads to"
-    return end.status, f"it answered {end.status}; expected 200 to 299"
+        return _Met(
+            end.status, f"it answered {end.status}, and redirects are not followed: register the URL it leads to"
+        )
+    asked_s = parse_wait(header(end.head, "retry-after") or "", now_ms, sum(RETRY_AFTER_S))
+    return _Met(end.status, f"it answered {end.status}; expected 200 to 299", asked_s)

@@ -60,8 +60,8 @@ class Delivery:
     state: DeliveryState
     attempts: int
     """Of all replays too."""
-    tries: int
-    """Attempts since it was made or replayed: what the next wait depends on."""
+    waits_used: int
+    """Of the schedule (`core.webhooks.RETRY_AFTER_S`), since it was made or replayed: what the next wait depends on."""
     due_ms: int
     """While pending: when it is sent next, or when the lease of who is sending it ends."""
     last_status: int
@@ -91,6 +91,8 @@ class AttemptEnd:
     state: DeliveryState
     due_ms: int = 0
     """For PENDING: when it is tried again."""
+    waits_used: int = 0
+    """The same: as in `Delivery`, by then."""
     status: int
     error: str
 

@@ -431,7 +431,7 @@ delivery = Table(
     Column("snapshot", LargeBinary, nullable=False),
     Column("state", Text, nullable=False),
     _count("attempts"),
-    _count("tries"),
+    _count("waits_used"),
     _count("due_ms"),
     _count("epoch"),
     _words("owner"),  # who is sending it

@@ -6,7 +6,7 @@
     2026-01-01T00:00Z  RFC 3339
     Thu, 01 Jan ...    HTTP date
 
-Nonsense is no wait at all, and no answer can park a row for longer than `MAX_WAIT_S`.
+Nonsense is no wait at all, and every wait has a bound: no answer can park a row for longer than `MAX_WAIT_S`.
 """
 
 from __future__ import annotations
@@ -27,29 +27,33 @@ _EPOCH_S = 1e9
 _EPOCH_MS = 1e11
 
 
-def parse_wait(text: str, now_ms: int) -> float:
-    """Seconds from now, at least 0 and at most `MAX_WAIT_S`; 0.0 for what cannot be read or has passed."""
-    text = text.strip()
+def parse_wait(text: str, now_ms: int, most_s: float = MAX_WAIT_S) -> float:
+    """Seconds from now, at least 0 and at most `most_s`; 0.0 for what cannot be read or has passed."""
+    return bounded(_seconds(text.strip(), now_ms), most_s)
+
+
+def bounded(seconds: float, most_s: float = MAX_WAIT_S) -> float:
+    return min(max(seconds, 0.0), most_s)
+
+
+def _seconds(text: str, now_ms: int) -> float:
+    """Negative: it has passed."""
     if not text:
         return 0.0
     if _NUMBER.fullmatch(text):
         return _from_number(float(text), now_ms)
     if _DURATION.fullmatch(text):
-        return bounded(sum(float(amount) * _UNIT_S[unit] for amount, unit in _DURATION_PART.findall(text)))
+        return sum(float(amount) * _UNIT_S[unit] for amount, unit in _DURATION_PART.findall(text))
     moment = _date(text)
-    return bounded(moment.timestamp() - now_ms / 1000) if moment is not None else 0.0
-
-
-def bounded(seconds: float) -> float:
-    return min(max(seconds, 0.0), MAX_WAIT_S)
+    return moment.timestamp() - now_ms / 1000 if moment is not None else 0.0
 
 
 def _from_number(number: float, now_ms: int) -> float:
     if number >= _EPOCH_MS:
-        return bounded((number - now_ms) / 1000)
+        return (number - now_ms) / 1000
     if number >= _EPOCH_S:
-        return bounded(number - now_ms / 1000)
-    return bounded(number)
+        return number - now_ms / 1000
+    return number
 
 
 def _date(text: str) -> datetime | None:

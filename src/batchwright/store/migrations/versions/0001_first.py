@@ -351,7 +351,7 @@ def upgrade() -> None:
         sa.Column("snapshot", sa.LargeBinary(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("attempts", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("tries", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("waits_used", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("due_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("epoch", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("owner", sa.Text(), server_default=sa.text("''"), nullable=False),
