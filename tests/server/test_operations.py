@@ -103,6 +103,25 @@ def test_figures_add_up(tmp_path: Path, vendor: ScriptedVendor) -> None:
         assert service.key[3:11] not in figures.text
 
 
+def test_single_calls_are_attempts_too(tmp_path: Path, vendor: ScriptedVendor) -> None:
+    with serving(tmp_path, vendor, works=False) as service:
+        asked = {text: service.post("/v1/chat/completions", chat(text)) for text in ("a", "[[status=500]] b", "c")}
+        asked["d"] = service.post("/v1/chat/completions", chat("d", stream=True))
+        assert [answer.status_code for answer in asked.values()] == [200, 500, 200, 200]
+        assert service.post("/v1/embeddings", {"model": "e", "input": "x"}).status_code == 200
+        assert service.post("/v1/embeddings", {"input": "names no model"}).status_code == 400
+        with service.clients[0].stream("POST", "/v1/chat/completions", json=chat("[[stream=hold]] e f", stream=True)):
+            pass  # its head is here, and whoever asked goes
+        figures = Figures(service.get("/metrics"))
+        while figures.sum("in_flight"):
+            figures = Figures(service.get("/metrics"))
+        assert figures.sum("attempts_total", vendor="scripted", model="m", kind="answered") == 4
+        assert figures.sum("attempts_total", vendor="scripted", model="m", kind="overloaded") == 1
+        assert figures.sum("attempts_total", vendor="scripted", model="e") == 1
+        assert figures.sum("attempts_total") == 6, "what was refused here never was one"
+        assert figures.sum("rows_ended_total") == 0
+
+
 def test_figures_take_a_key_that_may_read(tmp_path: Path) -> None:
     with serving(tmp_path / "closed") as service:
         assert service.client("").get("/metrics").status_code == 401

@@ -138,6 +138,7 @@ class SingleCalls:
             now_s=self._clock.now_s(),
             chance=self._worker.parts.chance.random(),
         )
+        self._worker.parts.figures.attempt_ended(*_names(desk), answer.kind.value if answer.kind is not None else "")
         self._go_on(call)
         return usage_of(answer, money)
 
@@ -147,6 +148,8 @@ class SingleCalls:
         kind = None if call.begun else FailureKind.INTERNAL
         end = LaneEnd(kind=kind, success=call.begun, tokens_reserved=call.tokens, sent_s=call.started_s)
         call.desk.lane.ended(self._clock.now_s(), end, 0.0)
+        if call.begun:
+            self._worker.parts.figures.attempt_ended(*_names(call.desk), "")
         self._go_on(call)
         return UsageSum(answers=1, no_usage=1) if call.begun else None
 
@@ -279,6 +282,10 @@ class SingleCalls:
 CALLED_ANEW_S = 60.0
 """After so long without a call other workers are told early that this one shares the lane's limits."""
 _KINDS = frozenset(kind.value for kind in FailureKind)
+
+
+def _names(desk: LaneDesk) -> tuple[str, str]:
+    return desk.answered_by, desk.key.model
 
 
 def _stands_still(desk: LaneDesk, now_s: float) -> bool:

@@ -46,7 +46,8 @@ class WorkerFigures:
 
     def __init__(self) -> None:
         self.attempts: dict[tuple[str, str, str], int] = {}
-        """By vendor, model and how they ended: a FailureKind, or empty for an answer."""
+        """Of rows and of single calls, by vendor, model and how they ended: a FailureKind, or empty for an answer. One
+        that was ended from this side before an answer had begun is none of them."""
         self.rows: dict[tuple[str, str, int], int] = {}
         """Rows that ended, by vendor, model and row-map byte."""
         self.checkpoints = Histogram()

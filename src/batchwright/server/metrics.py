@@ -50,7 +50,7 @@ def _worker(worker: WorkerFigures) -> Iterable[str]:
     yield _family(
         "attempts_total",
         "counter",
-        "Attempts of this process's worker that ended, by how they ended.",
+        "Attempts of this process's worker, at rows and at single calls, by how they ended.",
         (
             ({"vendor": vendor, "model": model, "kind": kind or "answered"}, count)
             for (vendor, model, kind), count in sorted(worker.attempts.items())
