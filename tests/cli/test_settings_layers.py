@@ -101,7 +101,9 @@ def test_an_unknown_variable_of_ours_is_refused_with_the_nearest(tmp_path: Path)
 def test_a_wrong_variable_and_a_wrong_flag_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the environment: BATCHWRIGHT_TIMEOUT: expected a time above 0"):
         Places(tmp_path, environment={"BATCHWRIGHT_TIMEOUT": "0"}).load()
-    with pytest.raises(UsageError, match=r"--max-cost: expected an amount of US dollars such as 5\.00, found '-1'"):
+    with pytest.raises(
+        UsageError, match=r"--max-cost: expected an amount of US dollars from 0 to 9,223,372, such as 5\.00, found '-1'"
+    ):
         Places(tmp_path).load({"max_cost": "-1"})
 
 

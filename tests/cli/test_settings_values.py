@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchwright.core.durations import read_duration
+from batchwright.core.money import MAX_PICOUSD, read_amount
 from batchwright.settings import values
 
 
@@ -66,15 +67,18 @@ def test_what_is_no_base_url(url: str, message: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "amount"), [("5.00", 5 * 10**12), ("0", 0), (2.5, 25 * 10**11), ("1e-12", 1)])
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [("5.00", 5 * 10**12), ("0", 0), (2.5, 25 * 10**11), ("1e-12", 1), ("9223372.036854775807", MAX_PICOUSD)],
+)
 def test_amounts(text: object, amount: int) -> None:
-    assert values.read_amount(text) == amount
+    assert read_amount(text) == amount
 
 
-@pytest.mark.parametrize("text", ["-1", "nan", "inf", "five", "1e30", True, None])
+@pytest.mark.parametrize("text", ["-1", "nan", "inf", "five", "1e30", "9223372.036854775808", True, None])
 def test_what_is_no_amount(text: object) -> None:
-    with pytest.raises(ValueError, match="expected an amount"):
-        values.read_amount(text)
+    with pytest.raises(ValueError, match=r"expected an amount of US dollars from 0 to 9,223,372, such as 5\.00, found"):
+        read_amount(text)
 
 
 @pytest.mark.parametrize("value", [0, -1, "0", "1.5", "", True, None, 10**13, "٣"])

@@ -181,6 +181,33 @@ def test_ctrl_c_once_finishes_what_is_in_flight(runs: Runs) -> None:
     assert runs.contents() == [f"w{n}" for n in range(40)]
 
 
+@pytest.mark.parametrize(
+    ("signals", "options", "code"),
+    [
+        ([signal.SIGTERM], (), 0),
+        ([signal.SIGINT], (), 0),
+        ([signal.SIGTERM], ("--until-idle",), 130),
+        ([signal.SIGTERM, signal.SIGINT], (), 130),
+    ],
+    ids=["SIGTERM", "SIGINT", "not idle yet", "twice"],
+)
+def test_a_worker_that_is_told_to_end_has_done_what_it_was_asked(
+    runs: Runs, signals: list[signal.Signals], options: tuple[str, ...], code: int
+) -> None:
+    runs.vendor.set(hold=True)
+    runs.write([f"w{n}" for n in range(8)])
+    begun = runs.start("-c", "4")
+    begun.until(runs.vendor, lambda vendor: vendor.in_flight == 4)
+    begun.kill()
+    begun.end()
+    grace = "0.1" if len(signals) == 1 else "60"
+    worker = runs.command.start("work", "--progress", "none", *options, BATCHWRIGHT_GRACE=grace)
+    worker.until(runs.vendor, lambda vendor: len(vendor.hits) > 4)
+    for number in signals:
+        worker.process.send_signal(number)
+    assert worker.end(20).code == code
+
+
 def test_ctrl_c_twice_stops_now(runs: Runs) -> None:
     runs.write([f"[[hang times=1]] w{n}" for n in range(8)])
     started = runs.start("-c", "4")

@@ -245,4 +245,69 @@ def test_methods_and_routes_that_are_none(service: RunningService) -> None:
     refused(service.client().put(SUBMIT), "METHOD_NOT_ALLOWED")
     refused(service.client().request("DELETE", f"{BATCH}/export/{NOBODY}.csv"), "METHOD_NOT_ALLOWED")
     refused(service.get("/v1/ai/batch/dance"), "NOT_FOUND")
-    refused(service.get("/v1/ai/batch/export/" + NOBODY + ".parquet"), "METHOD_NOT_ALLOWED")
+    refused(service.get(f"{BATCH}/export/{NOBODY}"), "METHOD_NOT_ALLOWED")
+    for name in ("xml", "tar.gz", "JSONL", "csv.jsonl"):
+        error = refused(service.get(f"{BATCH}/export/{NOBODY}.{name}"), "NOT_FOUND")
+        if name != "csv.jsonl":
+            assert "'jsonl' or 'csv'" in error["message"], "it says which there are"
+
+
+ROUTES = [
+    ("GET", f"{BATCH}/list"),
+    *(("GET", f"{BATCH}/{name}/{NOBODY}") for name in ("status", "events", "results")),
+    ("GET", f"{BATCH}/export/{NOBODY}.jsonl"),
+    ("GET", f"{BATCH}/export/{NOBODY}.csv"),
+    *(("POST", f"{BATCH}/{name}/{NOBODY}") for name in ("cancel", "pause", "resume", "delete", "retry", "export")),
+    ("POST", SUBMIT),
+    ("GET", "/v1/account/usage"),
+    ("GET", "/v1/account/keys/list"),
+    ("GET", "/v1/discovery"),
+    ("GET", "/v1/discovery/ai.batch.list"),
+    ("GET", "/openapi.json"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_a_parameter_that_a_route_does_not_know_is_refused(service: RunningService, method: str, path: str) -> None:
+    answer = service.clients[0].request(method, path, params={"limt": "1"}, json={} if method == "POST" else None)
+    error = refused(answer, "INVALID_REQUEST")
+    assert error["param"] == "limt"
+    assert "'limt'" in error["message"]
+
+
+@pytest.mark.parametrize("path", ["files", "batches", "models", "files/file-x", "batches/batch_x", "models/m"])
+def test_the_other_face_refuses_it_in_its_own_shape(service: RunningService, path: str) -> None:
+    answer = service.get(f"/v1/{path}", limt=1)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "limt")
+    assert "limt" in answer.json()["error"]["message"]
+
+
+def test_a_submit_takes_its_options_from_one_place(service: RunningService) -> None:
+    """From the body of JSON, or from the query of a body of lines: in the other place it would have no effect."""
+    array = service.clients[0].post(SUBMIT, params={"max_cost_usd": "1"}, json={"requests": [chat("a")]})
+    assert refused(array, "INVALID_REQUEST")["param"] == "max_cost_usd"
+    for name in ("requests", "max_cost"):
+        lines = service.clients[0].post(
+            SUBMIT, params={name: "1"}, content=ROW, headers={"content-type": "application/x-ndjson"}
+        )
+        assert refused(lines, "INVALID_REQUEST")["param"] == name
+
+
+@pytest.mark.parametrize(
+    ("fields", "bound"),
+    [
+        ({"max_cost_usd": 1e300}, "from 0 to 9,223,372"),
+        ({"max_cost_usd": -1}, "from 0 to 9,223,372"),
+        ({"max_cost_usd": "much"}, "from 0 to 9,223,372"),
+        ({"batch_timeout": 0}, "above 0 and at most 30 days"),
+        ({"batch_timeout": "31d"}, "above 0 and at most 30 days"),
+        ({"batch_timeout": 10**30}, "above 0 and at most 30 days"),
+        ({"batch_timeout": "soon"}, "above 0 and at most 30 days"),
+        ({"max_attempts": 101}, "from 1 to 100"),
+    ],
+)
+def test_what_is_out_of_range_is_told_the_range(service: RunningService, fields: dict[str, Any], bound: str) -> None:
+    error = refused(service.post(SUBMIT, {"requests": [chat("a")], **fields}), "INVALID_REQUEST")
+    assert error["param"] == next(iter(fields))
+    assert bound in error["message"]
+    assert str(next(iter(fields.values())))[:5] in error["message"], "and what was found"

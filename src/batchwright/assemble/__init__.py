@@ -476,7 +476,9 @@ async def work(settings: Settings, *, until_idle: bool, display: Display) -> int
                 display.say(text)
             if until_idle and not seams.interrupts.count:
                 display.say("No batch has rows to send now; that is the end (--until-idle).")
-        return 130 if seams.interrupts.count else 0
+        # Without --until-idle to be told to end is how it ends well, as a service does; a second time it was cut short.
+        told = seams.interrupts.count
+        return 0 if not told or (told == 1 and not until_idle) else 130
 
 
 async def _tell_of_work(

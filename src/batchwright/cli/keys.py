@@ -9,7 +9,7 @@ import click
 
 from batchwright.cli import options
 from batchwright.core.durations import read_duration
-from batchwright.core.money import picousd_from_usd, usd_text
+from batchwright.core.money import read_amount, usd_text
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _amount(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     if value is None:
         return -1
     try:
-        return max(0, picousd_from_usd(value))
+        return read_amount(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

@@ -22,7 +22,7 @@ def work_command(until_idle: bool, **given: Any) -> int:
 
     Writes no files: `export` does that, or the `run` that waits for its batch. Several may run at once, beside `run`
     too; one that is killed loses nothing. A batch whose key's variable is not set here is left alone, and the variable
-    named. Ctrl-C or SIGTERM once: finish what is in flight, then end.
+    named. Ctrl-C or SIGTERM once: finish what is in flight, then end with exit code 0 (130 under --until-idle).
 
     \b
     Examples:

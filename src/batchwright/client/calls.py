@@ -19,7 +19,7 @@ from batchwright.client.replies import Reply
 from batchwright.client.values import Batch, BatchPage, ResultsPage, SubmittedBatch, UsageLine
 from batchwright.core.endpoints import CHAT
 from batchwright.core.errors import UsageError
-from batchwright.core.money import picousd_from_usd, usd_text
+from batchwright.core.money import read_amount, usd_text
 from batchwright.wire.json_text import mend_surrogates, string
 
 T = TypeVar("T")
@@ -273,9 +273,9 @@ def _amount(value: Amount | None) -> msgspec.Raw | None:
     if value is None:
         return None
     try:
-        return msgspec.Raw(usd_text(picousd_from_usd(value)).encode())
+        return msgspec.Raw(usd_text(read_amount(value)).encode())
     except ValueError as error:
-        raise UsageError(f"max_cost_usd: expected an amount of US dollars; {error}") from None
+        raise UsageError(f"max_cost_usd: {error}") from None
 
 
 def _said(**given: object) -> dict[str, object]:

@@ -12,19 +12,20 @@ MAX_DURATION_S = 3650 * 86400.0
 SHOWN_CHARS = 60
 
 
-def read_duration(value: object) -> float:
+def read_duration(value: object, most_s: float = MAX_DURATION_S) -> float:
     """Seconds from `"90s"`, `"2m"`, `"1h30m"`, `"500ms"`, `"2d"`, or a plain number of seconds. Above 0.
 
     Raises ValueError: "expected ..., found ...".
     """
-    expected = 'expected a time above 0 such as "90s", "2m", "1h30m" or a number of seconds'
+    bounds = f"above 0 and at most {most_s / UNIT_S['d']:,.0f} days"
+    expected = f'expected a time {bounds}, such as "90s", "2m", "1h30m" or a number of seconds'
     seconds = math.nan
     if isinstance(value, int | float) and not isinstance(value, bool):
         # A whole number may have more digits than a float can hold.
         seconds = float(value) if abs(value) <= MAX_DURATION_S else math.inf
     elif isinstance(value, str):
         seconds = _duration_of(value.strip().lower())
-    if not 0 < seconds <= MAX_DURATION_S:
+    if not 0 < seconds <= most_s:
         raise ValueError(f"{expected}, found {shown(value)}")
     return seconds
 

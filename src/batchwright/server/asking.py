@@ -26,6 +26,19 @@ BATCH_ID = re.compile(r"batch_[0-9a-f]{24}")
 _encode = msgspec.json.Encoder().encode
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which parameters a route takes in its query."""
+
+    names: frozenset[str] = frozenset()
+    prefix: str = ""
+    """And any whose name begins so; empty: none."""
+
+    @property
+    def shown(self) -> str:
+        return ", ".join([*sorted(self.names), *([f"{self.prefix}NAME"] if self.prefix else [])]) or "none"
+
+
 @dataclass(slots=True)
 class Ask:
     request: Request
@@ -64,6 +77,16 @@ class Ask:
         if len(values) > 1:
             raise Fault("INVALID_REQUEST", f"{name} was given {len(values)} times; expected once", param=name)
         return values[0] if values else default
+
+    def check_query(self, known: Query) -> None:
+        """A misspelt parameter that is passed over shows or does what was not asked for: unknown ones are refused."""
+        for name in self.request.query_params:
+            if name not in known.names and not (known.prefix and name.removeprefix(known.prefix) not in ("", name)):
+                raise Fault(
+                    "INVALID_REQUEST",
+                    f"There is no parameter {name[:80]!r} here; known in the query: {known.shown}.",
+                    param=name[:80],
+                )
 
     def number(self, name: str, default: int, *, least: int, most: int) -> int:
         text = self.text(name)
@@ -106,8 +129,10 @@ class Shell:
         self._service = service
         self._doorkeeper = doorkeeper
 
-    def route(self, handler: Handler, scope: Scope | None) -> Callable[[Request], Awaitable[Response]]:
-        """`scope` None: public."""
+    def route(
+        self, handler: Handler, scope: Scope | None, query: Query | None
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """`scope` None: public. `query` None: parameters that nobody reads are passed over."""
 
         async def endpoint(request: Request) -> Response:
             clock = self._service.clock
@@ -118,6 +143,8 @@ class Shell:
                 if scope is not None:
                     ask.key = await self._doorkeeper.admit(request.headers.get("authorization", ""), scope)
                     said["key_id"] = ask.key.key_id
+                if query is not None:
+                    ask.check_query(query)
                 return await handler(ask)
             except ClientDisconnect:
                 return Response(status_code=499)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from batchwright.core.tenants import Scope
-from batchwright.server.asking import Handler
+from batchwright.server.asking import Handler, Query
 
 Schema = dict[str, Any]
 """A JSON Schema."""
@@ -98,8 +98,11 @@ class Capability:
     """Of a success."""
     body: bool = False
     """It takes an empty body or `{}` although no parameter stands in it."""
-    lines: bool = False
-    """The body may be lines of JSON instead (`application/x-ndjson`), the other parameters then stand in the query."""
+    lines: str = ""
+    """The field whose items may be the whole body, as lines of JSON (`application/x-ndjson`); the others then stand in
+    the query. Empty: the body is JSON."""
+    query_prefix: str = ""
+    """Any parameter whose name begins so stands in the query too."""
     errors: tuple[str, ...] = ()
     """Codes it may answer with beside those that follow from what it is."""
     also: tuple[tuple[int, str], ...] = ()
@@ -110,6 +113,13 @@ class Capability:
     """It is of no use while no vendor can be sent to."""
     idempotent: bool = True
     """Asked twice it does no more than once; a submit only with an idempotency key."""
+
+    @property
+    def query(self) -> Query:
+        """What it takes in the query: where the body is lines, what else stands in a body."""
+        places = {Place.QUERY, Place.BODY} if self.lines else {Place.QUERY}
+        names = frozenset(param.name for param in self.params if param.place in places and param.name != self.lines)
+        return Query(names=names, prefix=self.query_prefix)
 
     @property
     def has_body(self) -> bool:

@@ -63,4 +63,4 @@ def operations_routes(shell: Shell, *, open_metrics: bool) -> list[Route]:
         ("/readyz", readyz, None),
         ("/metrics", metrics, None if open_metrics else Scope.READ),
     )
-    return [Route(path, shell.route(handler, scope), methods=["GET"]) for path, handler, scope in table]
+    return [Route(path, shell.route(handler, scope, None), methods=["GET"]) for path, handler, scope in table]

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.durations import read_duration
+from batchwright.core.money import read_amount
 from batchwright.runner.progress import ProgressKind
 from batchwright.settings import values
 
@@ -61,7 +62,7 @@ SETTINGS: dict[str, Setting] = {
     "tpm": Setting(read=values.read_count, meaning="tokens a minute, at most"),
     "timeout": Setting(read=read_duration, meaning="total time of one attempt"),
     "max_attempts": Setting(read=values.read_count, meaning="attempts a row, at most"),
-    "max_cost": Setting(read=values.read_amount, meaning="cap of a batch's cost in USD"),
+    "max_cost": Setting(read=read_amount, meaning="cap of a batch's cost in USD"),
     "deadline": Setting(read=read_duration, meaning="time after which a batch expires"),
     "on_uncertain": Setting(read=values.choice_of(OnUncertain), meaning="what happens to rows in doubt"),
     "gate": Setting(read=values.read_boolean, meaning="pause when the first rows all fail alike"),

@@ -13,7 +13,6 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from batchwright.core.endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
-from batchwright.core.money import picousd_from_usd
 from batchwright.core.targets import read_allowed
 
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -60,18 +59,6 @@ def read_size(value: object) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MAX_SIZE:
         raise ValueError(f'expected a size such as "256MiB" or a whole number of bytes, found {value!r}')
     return number
-
-
-def read_amount(value: object) -> int:
-    """1e-12 USD from an amount of USD that is not negative."""
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
-        try:
-            amount = picousd_from_usd(value)
-        except ValueError:
-            amount = -1
-        if 0 <= amount < 2**63:
-            return amount
-    raise ValueError(f"expected an amount of US dollars such as 5.00, found {value!r}")
 
 
 def read_boolean(value: object) -> bool:

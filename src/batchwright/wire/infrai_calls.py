@@ -13,8 +13,8 @@ from batchwright.wire.infrai_submit import (
     MAX_KEY_CHARS,
     BadSubmit,
     param_of,
-    read_amount,
     read_choice,
+    read_max_cost,
     read_timeout,
     sentence_of,
 )
@@ -85,7 +85,7 @@ def read_pause(body: bytes) -> str:
 
 def read_resume(body: bytes) -> int:
     """The new cap in 1e-12 USD; -1: the cap stays."""
-    return read_amount(_decode(body, _Resume).max_cost_usd)
+    return read_max_cost(_decode(body, _Resume).max_cost_usd)
 
 
 def read_retry(body: bytes) -> RetryCall:
@@ -103,7 +103,7 @@ def read_retry(body: bytes) -> RetryCall:
         kinds=frozenset(FailureKind(read_choice("kinds", kind, tuple(FailureKind))) for kind in found.kinds),
         flags=frozenset(Flag(read_choice("flags", flag, tuple(Flag))) for flag in found.flags),
         timeout_s=read_timeout(found.batch_timeout),
-        max_cost_picousd=read_amount(found.max_cost_usd),
+        max_cost_picousd=read_max_cost(found.max_cost_usd),
         round=-1 if found.round is None else int(found.round),
         idempotency_key=key,
     )

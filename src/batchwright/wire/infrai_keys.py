@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from batchwright.core.durations import read_duration
-from batchwright.core.money import picousd_from_usd
+from batchwright.core.money import read_amount
 from batchwright.core.tenants import Scope
 
 MAX_NAME_CHARS = 200
@@ -104,9 +104,6 @@ def _budget(value: str | float | None) -> int:
     if value is None:
         return -1
     try:
-        picousd = picousd_from_usd(value)
+        return read_amount(value)
     except ValueError as error:
         raise BadKeyBody(f"budget_usd: {error}", "budget_usd") from None
-    if not 0 <= picousd < 2**63:
-        raise BadKeyBody(f"budget_usd: expected an amount of US dollars such as 5.00, found {value}", "budget_usd")
-    return picousd

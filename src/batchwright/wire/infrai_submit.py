@@ -11,7 +11,7 @@ from msgspec import Raw
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.durations import read_duration, shown
 from batchwright.core.gate import OnGate
-from batchwright.core.money import picousd_from_usd
+from batchwright.core.money import read_amount
 from batchwright.core.webhooks import check_secret
 from batchwright.wire.json_text import BOM, kind_of, mend_surrogates
 from batchwright.wire.row_array import cut_apart
@@ -165,7 +165,7 @@ def _options(body: _Body) -> BatchOptions:
         timeout_s=read_timeout(body.batch_timeout),
         metadata=_metadata(body.metadata or {}),
         idempotency_key=key,
-        max_cost_picousd=read_amount(body.max_cost_usd),
+        max_cost_picousd=read_max_cost(body.max_cost_usd),
         on_uncertain=OnUncertain(
             read_choice("on_uncertain", body.on_uncertain or OnUncertain.RETRY, tuple(OnUncertain))
         ),
@@ -181,12 +181,9 @@ def read_timeout(value: str | float | None) -> float:
     if value is None:
         return 0.0
     try:
-        seconds = read_duration(value)
+        return read_duration(value, MAX_TIMEOUT_S)
     except ValueError as error:
         raise BadSubmit(f"batch_timeout: {error}", "batch_timeout") from None
-    if seconds > MAX_TIMEOUT_S:
-        raise BadSubmit(f"batch_timeout: at most 30 days, found {shown(value)}", "batch_timeout")
-    return seconds
 
 
 def _metadata(given: dict[str, str | int | float | bool | None]) -> dict[str, str]:
@@ -205,17 +202,14 @@ def _metadata(given: dict[str, str | int | float | bool | None]) -> dict[str, st
     return metadata
 
 
-def read_amount(value: str | float | None) -> int:
+def read_max_cost(value: str | float | None) -> int:
     """`max_cost_usd` in 1e-12 USD; -1: not said."""
     if value is None:
         return -1
     try:
-        amount = picousd_from_usd(value)
-    except ValueError:
-        amount = -1
-    if not 0 <= amount < 2**63:
-        raise BadSubmit(f"max_cost_usd: expected an amount of USD of at least 0, found {shown(value)}", "max_cost_usd")
-    return amount
+        return read_amount(value)
+    except ValueError as error:
+        raise BadSubmit(f"max_cost_usd: {error}", "max_cost_usd") from None
 
 
 def _attempts(value: float | None) -> int:

@@ -14,7 +14,7 @@ from batchwright.server.capabilities import AMOUNT, BATCH_ID, COUNT, TEXT, Capab
 from batchwright.server.infrai import schemas
 from batchwright.server.infrai.export import EXPORTED, WRITTEN, Form, download_csv, download_jsonl, export
 from batchwright.server.infrai.lifecycle import cancel, delete, pause, resume, retry
-from batchwright.server.infrai.listing import MOST_BATCHES, list_batches
+from batchwright.server.infrai.listing import METADATA_PREFIX, MOST_BATCHES, list_batches
 from batchwright.server.infrai.results import INCLUDES, results
 from batchwright.server.infrai.submit import submit
 from batchwright.server.infrai.watch import EVENT_STREAM, WAIT_MAX_S, events, status
@@ -85,7 +85,7 @@ BATCHES: tuple[Capability, ...] = (
             *SUBMIT_FIELDS,
         ),
         response=schemas.SUBMITTED,
-        lines=True,
+        lines="requests",
         errors=("BATCH_REJECTED", "IDEMPOTENCY_CONFLICT", "IN_USE"),
         ceilings=("rows", "array_bytes", "stream_bytes", "row_bytes"),
         needs_vendor=True,
@@ -128,6 +128,7 @@ BATCHES: tuple[Capability, ...] = (
         summary="The account's batches, newest first; metadata.NAME=VALUE chooses by metadata.",
         handler=list_batches,
         scope=Scope.READ,
+        query_prefix=METADATA_PREFIX,
         params=(
             query("limit", {"type": "integer", "minimum": 1, "maximum": MOST_BATCHES}, "Default 50."),
             query("cursor", BATCH_ID.schema, "The next_cursor of the page before."),

@@ -29,6 +29,7 @@ TERMINAL = "X-Batch-Terminal"
 MOST_OPTIONS_BYTES = 64 * 1024
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _TAG = re.compile(r'(?:W/)?"([^"]*)"')
+OTHER_FILE = "/v1/ai/batch/export/{batch_id}.{form}"
 ZIPPED = "-gzip"
 """Behind the tag of the packed bytes: two forms of a file have two tags."""
 
@@ -100,6 +101,13 @@ async def download_jsonl(ask: Ask) -> Response:
 
 async def download_csv(ask: Ask) -> Response:
     return await _download(ask, Form.CSV)
+
+
+async def refuse_other_file(ask: Ask) -> Response:
+    """Without this the router would say that another method is meant, which it is not."""
+    asked = str(ask.request.path_params["form"])
+    known = " or ".join(f"{form.value!r}" for form in Form)
+    raise Fault("NOT_FOUND", f"There is no export as {asked[:40]!r}; expected {known}.", param="format")
 
 
 async def _download(ask: Ask, form: Form) -> Response:

@@ -23,8 +23,8 @@ DEFAULT_BATCHES = 50
 MOST_BATCHES = 200
 LOOKED_AT = 1_000
 """Batches that one page with filters reads at most: each costs a few statements."""
-METADATA = "metadata."
-NAMES = frozenset({"limit", "cursor", "state", "created_after", "created_before"})
+METADATA_PREFIX = "metadata."
+"""Of a parameter that asks for a value of the metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,18 +71,11 @@ async def list_batches(ask: Ask) -> Response:
 
 
 def _read_filter(ask: Ask) -> _Filter:
-    """A misspelt filter would show what was not asked for, so unknown names are refused."""
-    names = set(ask.request.query_params)
     metadata = {
-        name.removeprefix(METADATA): ask.text(name) for name in names if name.startswith(METADATA) and name != METADATA
+        name.removeprefix(METADATA_PREFIX): ask.text(name)
+        for name in set(ask.request.query_params)
+        if name.startswith(METADATA_PREFIX)
     }
-    if unknown := sorted(name for name in names - NAMES if name.removeprefix(METADATA) not in metadata):
-        known = ", ".join(sorted(NAMES))
-        raise Fault(
-            "INVALID_REQUEST",
-            f"There is no parameter {unknown[0][:80]!r}; known are {known} and metadata.NAME.",
-            param=unknown[0][:80],
-        )
     states = frozenset(state for state in ask.text("state").split(",") if state)
     if wrong := sorted(states - set(BatchState)):
         known = ", ".join(BatchState)

@@ -17,7 +17,7 @@ from batchwright.core.webhooks import SECRET_DIGITS, new_secret
 from batchwright.ports.batches import Rows, Submit, Submitted
 from batchwright.ports.store import Idempotency
 from batchwright.ports.webhooks import Webhook
-from batchwright.server.asking import Ask
+from batchwright.server.asking import Ask, Query
 from batchwright.server.bodies import LINES_TYPES, BodyLimits, is_json, media_type, read_body, wrong_type
 from batchwright.server.faults import Fault
 from batchwright.server.infrai.status_view import submit_view
@@ -38,6 +38,7 @@ async def submit(ask: Ask) -> Response:
     if media in LINES_TYPES:
         return await submit_lines(ask)
     if is_json(media):
+        ask.check_query(Query())  # only a body of lines leaves the options to it
         return await submit_array(ask)
     raise wrong_type(media, "application/json", "application/x-ndjson")
 

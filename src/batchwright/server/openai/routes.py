@@ -6,7 +6,7 @@ from starlette.routing import Route
 
 from batchwright.core.endpoints import wire_url
 from batchwright.core.tenants import Scope
-from batchwright.server.asking import Handler
+from batchwright.server.asking import Handler, Query
 from batchwright.server.openai import batches, calls, files, models
 from batchwright.server.openai.shell import OpenAIShell
 
@@ -26,5 +26,15 @@ ROUTES: tuple[tuple[str, str, Handler, Scope | None], ...] = (
 )
 
 
+LISTS: dict[Handler, Query] = {
+    files.list_files: Query(names=frozenset({"after", "limit", "order", "purpose"})),
+    batches.list_batches: Query(names=frozenset({"after", "limit"})),
+}
+"""What lists take in their query; the other routes take nothing there."""
+
+
 def openai_routes(shell: OpenAIShell) -> list[Route]:
-    return [Route(path, shell.route(handler, scope), methods=[method]) for method, path, handler, scope in ROUTES]
+    return [
+        Route(path, shell.route(handler, scope, LISTS.get(handler, Query())), methods=[method])
+        for method, path, handler, scope in ROUTES
+    ]
