@@ -157,7 +157,7 @@ def test_a_ceiling_that_is_passed_is_named_and_nothing_is_kept(tmp_path: Any) ->
         many = service.post(f"{BATCH}/submit", {"requests": chats(4)})
         assert (refusal(many)["code"], "at most 3" in many.text) == ("BATCH_REJECTED", True)
         row = service.post(f"{BATCH}/submit", {"requests": [*chats(1), {"model": "m", "messages": "x" * 600}]})
-        assert (refusal(row)["code"], "Row 2" in row.text) == ("BATCH_REJECTED", True)
+        assert (refusal(row)["code"], "requests[1] has" in row.text) == ("BATCH_REJECTED", True)
         body = service.post(f"{BATCH}/submit", {"requests": [{"messages": "x" * 3_000}]})
         assert (refusal(body)["code"], "at most 2,000" in body.text) == ("BATCH_REJECTED", True)
         assert service.get(f"{BATCH}/list").json()["data"]["items"] == []

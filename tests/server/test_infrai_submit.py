@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,50 @@ def test_one_batch_may_ask_for_different_things(service: RunningService) -> None
     assert items[2]["response"]["data"][0]["embedding"]
 
 
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ({"max_tokens": 1e15}, "max_tokens is 1000000000000000.0, and not a whole number from 1 to 1,099,511,627,775"),
+        ({"max_tokens": 10**15}, "max_tokens is 1000000000000000, and not a whole number from 1 to 1,099,511,627,775"),
+        ({"max_completion_tokens": 0}, "max_completion_tokens is 0, and"),
+        ({"max_tokens": "5"}, 'max_tokens is "5", and'),
+        ({"max_tokens": 5, "n": "3"}, 'n is "3", and'),
+        ({"max_tokens": 10**9, "n": 10**9}, "its bound times the number of answers"),
+        ({"max_tokens": 5, "previous_response_id": "r"}, "previous_response_id stands for input"),
+        ({"max_tokens": 5, "image_url": "https://x"}, "input is kept elsewhere"),
+        ({}, "it has no max_tokens"),
+    ],
+)
+def test_under_a_cap_a_row_is_told_why_it_has_no_bound(
+    tmp_path: Path, vendor: ScriptedVendor, field: dict[str, Any], said: str
+) -> None:
+    rows = [chat("a", max_tokens=10)] * 1_500
+    with priced(tmp_path, vendor) as service:
+        answer = service.post(f"{BATCH}/submit", {"requests": [*rows, chat("b", **field)], "max_cost_usd": 1})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"]) == (400, "max_cost_usd")
+        assert "requests[1500]: " in error["message"]
+        assert said in error["message"]
+
+
+def test_what_is_wrong_with_a_row_names_its_place(service: RunningService) -> None:
+    """In an array its index, in lines its line."""
+    rows = [chat("a"), {"no": "row"}]
+    in_array = service.submit(rows)
+    body = b"\n".join(json.dumps(row).encode() for row in rows)
+    answer = service.clients[0].post(
+        f"{BATCH}/submit", content=b"\n" + body, headers={"content-type": "application/x-ndjson"}
+    )
+    in_lines = answer.json()["data"]["batch_id"]
+    for batch_id, place, line in ((in_array, "requests[1]: ", None), (in_lines, "line 3: ", 3)):
+        service.ended(batch_id)
+        error = service.results(batch_id)[1]["error"]
+        assert error["message"].startswith(place)
+        assert error.get("line") == line
+    long = [*chats(1), chat("x" * 40_000_000)]
+    assert service.post(f"{BATCH}/submit", {"requests": long}).json()["error"]["message"].startswith("requests[1] has ")
+
+
 def test_a_cap_that_could_not_hold_is_refused(tmp_path: Path, vendor: ScriptedVendor) -> None:
     bounded = chat("a", max_tokens=10)
     with priced(tmp_path, vendor) as service:
@@ -130,7 +175,7 @@ def test_a_cap_that_could_not_hold_is_refused(tmp_path: Path, vendor: ScriptedVe
             error = answer.json()["error"]
             assert (answer.status_code, error["code"], error["param"]) == (400, "INVALID_REQUEST", "max_cost_usd")
             assert "1 of its rows" in error["message"]
-            assert "Row 2" in error["message"]
+            assert "requests[1]: " in error["message"]
             assert said in error["message"]
             assert "--" not in answer.text, "words of the command line help nobody here"
         assert not vendor.hits

@@ -37,12 +37,15 @@ class Finding:
     """One thing that is wrong with one line of the input."""
 
     line: int
-    """1-based physical line (CSV: the line its record begins on; a list: the position plus one)."""
+    """1-based physical line (CSV: the line its record begins on; a list: the position plus one); 0: it is of the input
+    as a whole, or of a row that stands in no line."""
     code: str
     """`invalid_json_line`, `duplicate_custom_id`, `url_mismatch`, ... (`wire.row_checks.CODES`)."""
     message: str
     """What was found and what was expected; without the line number."""
     param: str = ""
+    request_index: int = -1
+    """0-based position of its row, where that is known."""
 
 
 class InputRefused(CallerError):

@@ -29,6 +29,8 @@ class RowOptions:
     limit: int = 0
     """Only the first so many rows; 0: all."""
     max_row_bytes: int = MAX_ROW_BYTES
+    in_lines: bool = True
+    """False: the rows are items of an array, and what is said of one names no line."""
 
     @property
     def directions(self) -> Directions:

@@ -109,9 +109,9 @@ class StoreBatches:
         prices = LanePrices(self._find_price, batch.spec.destinations, batch.spec.routes)
         capped = batch.spec.max_cost_picousd >= 0 and not batch.spec.soft_cap
 
-        def bound(some: Iterable[Sequence[SourceRow]]) -> Iterable[Sequence[SourceRow]]:
+        def bound(some: Iterable[Sequence[SourceRow]], first_index: int = 0) -> Iterable[Sequence[SourceRow]]:
             bounded = with_worst_cases(some, prices)
-            return refuse_unbounded(bounded, prices) if capped else bounded
+            return refuse_unbounded(bounded, prices, first_index) if capped else bounded
 
         if isinstance(rows, AsyncIterable):
             intake = Intake(self._store, batch, clock=self._clock, digest_at_end=digest_at_end)
@@ -372,11 +372,13 @@ def status_of(batch: BatchRow, *, live: bool, waiting: tuple[Waiting, ...] = ())
 
 async def _bound_each(
     chunks: AsyncIterable[Sequence[SourceRow]],
-    bound: Callable[[Iterable[Sequence[SourceRow]]], Iterable[Sequence[SourceRow]]],
+    bound: Callable[[Iterable[Sequence[SourceRow]], int], Iterable[Sequence[SourceRow]]],
 ) -> AsyncIterator[Sequence[SourceRow]]:
+    first_index = 0
     async for chunk in chunks:
-        for bounded in bound((chunk,)):
+        for bounded in bound((chunk,), first_index):
             yield bounded
+        first_index += len(chunk)
 
 
 def views_of(segment: SegmentView, within: range, wanted: frozenset[int] | None) -> list[RowView]:

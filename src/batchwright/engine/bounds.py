@@ -16,6 +16,7 @@ from batchwright.core.routes import NO_ROUTES, lanes_of_routes
 from batchwright.core.rows import SourceRow
 from batchwright.engine.floor import FindPrice, destination_of
 from batchwright.wire.json_text import string
+from batchwright.wire.row_checks import why_unbounded
 
 FINDINGS_MAX = 100
 
@@ -76,18 +77,21 @@ def set_worst_cases(chunk: Sequence[SourceRow], prices: LanePrices) -> None:
         source.unbounded = not row.worst_picousd and not (price is not None and price.zero_rated)
 
 
-def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], prices: LanePrices) -> Iterator[Sequence[SourceRow]]:
+def refuse_unbounded(
+    chunks: Iterable[Sequence[SourceRow]], prices: LanePrices, first_index: int = 0
+) -> Iterator[Sequence[SourceRow]]:
     """Raises InputRefused at the end of an input that has rows without a worst case: a cap could not hold for them."""
     findings: list[Finding] = []
     total = 0
     for chunk in chunks:
-        for position, source in enumerate(chunk):
+        for index, source in enumerate(chunk, first_index):
             if not source.unbounded:
                 continue
             total += 1
             if len(findings) < FINDINGS_MAX:
                 unpriced = next((lane for lane in prices.lanes(source) if prices(lane) is None), "")
-                findings.append(_unbounded(source, position, unpriced=unpriced))
+                findings.append(_unbounded(source, index, unpriced=unpriced))
+        first_index += len(chunk)
         if not total:
             yield chunk
     if total:
@@ -100,14 +104,17 @@ def refuse_unbounded(chunks: Iterable[Sequence[SourceRow]], prices: LanePrices) 
         )
 
 
-def _unbounded(source: SourceRow, position: int, *, unpriced: str) -> Finding:
+def _unbounded(source: SourceRow, request_index: int, *, unpriced: str) -> Finding:
     """`unpriced`: the first of its lanes without a price; empty: none is."""
     row = source.row
-    lacking = [] if row.output_tokens else ["no bound on its tokens (no max_tokens, or input kept elsewhere)"]
+    lacking = [] if row.output_tokens else [f"no bound on its tokens ({why_unbounded(row.body)})"]
     if unpriced:
         key = LaneKey.parse(unpriced)
         lacking.append(f"no known price for model {key.model!r} at {key.vendor}")
     lacks = " and ".join(lacking)
     return Finding(
-        line=row.line or position + 1, code="unbounded_cost", message=f"{lacks}: expected a bound under a cap"
+        line=row.line,
+        code="unbounded_cost",
+        message=f"{lacks}: expected a bound under a cap",
+        request_index=request_index,
     )

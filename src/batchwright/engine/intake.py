@@ -191,7 +191,8 @@ def make_segment(
             source.row.lane = lanes.setdefault(source.lane, len(lanes))
         else:
             byte_map[position] = byte = _byte_of(source.finding)
-            records.append(_refusal(source.finding, row=position, byte=byte, now_ms=place.now_ms))
+            finding = replace(source.finding, request_index=place.first_index + position)
+            records.append(_refusal(finding, row=position, byte=byte, now_ms=place.now_ms))
     for route in sorted({source.row.route for source in sources if source.finding is None}) if route_lanes else ():
         for lane in route_lanes.get(route, ()):
             lanes.setdefault(lane, len(lanes))
@@ -215,6 +216,7 @@ def _byte_of(finding: Finding) -> int:
 
 def _refusal(finding: Finding, *, row: int, byte: int, now_ms: int) -> Record:
     """The record of a row that ended when it came in; `row` is its position in the segment."""
+    place = f"line {finding.line}" if finding.line else f"requests[{finding.request_index}]"
     return Record(
         row=row,
         byte=byte,
@@ -222,6 +224,6 @@ def _refusal(finding: Finding, *, row: int, byte: int, now_ms: int) -> Record:
         used=0,
         code=finding.code,
         param=finding.param,
-        message=f"line {finding.line}: {finding.message}",
+        message=f"{place}: {finding.message}",
         ended_at_ms=now_ms,
     )

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from batchwright.core.endpoints import CHAT
-from batchwright.wire.json_text import kind_of, shown
+from batchwright.wire.json_text import kind_of, read_value, shown
 
 NULL = Raw(b"null")
 """The default of a field kept raw."""
@@ -162,11 +162,32 @@ def explain_body(body: bytes | Raw, endpoint: str) -> tuple[BodyFacts, list[Prob
     return BodyFacts(model, 0 if unbounded else _output_bound(bounds)), problems
 
 
+def why_unbounded(body: bytes) -> str:
+    """Of a body that is sent and of which `BodyFacts.output_tokens` is 0: in words for people, why."""
+    fields = _read_fields(body)
+    for name in _NUMBERS:
+        value = fields.get(name, NULL)
+        if value == NULL:
+            continue
+        found = read_value(value)
+        if type(found) is not int or (name in _BOUNDS and not 1 <= found < MAX_OUTPUT_TOKENS):
+            most = f"{MAX_OUTPUT_TOKENS - 1:,}"
+            return f"{name} is {bytes(value).decode('utf-8', 'replace')[:40]}, and not a whole number from 1 to {most}"
+    if fields.get("previous_response_id", NULL) != NULL:
+        return "previous_response_id stands for input of unknown length"
+    if _has_input_elsewhere(body):
+        return "some of its input is kept elsewhere and of unknown length"
+    if any(fields.get(name, NULL) != NULL for name in _BOUNDS):
+        return "its bound times the number of answers is beyond reason"
+    return "it has no max_tokens"
+
+
 def nested_too_deeply(param: str) -> Problem:
     return Problem("invalid_json_line", "brackets are nested too deeply to be read", param)
 
 
-_NUMBERS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "n", "best_of")
+_BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_NUMBERS = (*_BOUNDS, "n", "best_of")
 
 
 def _is_integer(name: str, value: Raw, problems: list[Problem]) -> bool:

@@ -167,6 +167,7 @@ class RowDecoder:
         columns: bytes = b"",
     ) -> SourceRow:
         """A row that cannot be sent, for at least one reason."""
+        number = number if self._options.in_lines else 0
         findings = [
             Finding(line=number, code=problem.code, message=problem.message, param=problem.param)
             for problem in problems
@@ -288,7 +289,7 @@ class RowDecoder:
             endpoint=endpoint,
             output_tokens=facts.output_tokens,
             columns=parts.columns,
-            line=number,
+            line=number if self._options.in_lines else 0,
             model_prefix=target.prefix,
             route=target.route,
         )

@@ -80,7 +80,7 @@ def _wish(ask: Ask, source: BatchStatus, call: RetryCall) -> Idempotency | None:
 async def _rows_again(
     ask: Ask, batch_id: str, chosen: frozenset[int], expected: int
 ) -> AsyncIterator[Sequence[SourceRow]]:
-    decoder = RowDecoder(row_options(ask.service))
+    decoder = RowDecoder(row_options(ask.service, in_lines=False))
 
     def decode(views: Sequence[RowView]) -> list[SourceRow]:
         sources = []

@@ -63,7 +63,7 @@ async def submit_lines(ask: Ask) -> Response:
     """The options stand in the query; rows become durable as they arrive, and claimable at the end."""
     options = options_of_query(ask)
     key = idempotency_key(ask, options)
-    upload = Upload(options, row_options(ask.service), ask.service.ceilings)
+    upload = Upload(options, row_options(ask.service, in_lines=True), ask.service.ceilings)
     wish = None if not key else Idempotency(key, "")
     return await _take(
         ask, options, upload.rows(ask.request), idempotency=wish, digest_at_end=upload.digest if key else None
@@ -158,7 +158,7 @@ def spec_of(service: Service, options: BatchOptions) -> BatchSpec:
     return msgspec.structs.replace(spec, max_attempts=options.max_attempts) if options.max_attempts else spec
 
 
-def row_options(service: Service) -> RowOptions:
+def row_options(service: Service, *, in_lines: bool) -> RowOptions:
     """What of a row the service fills in or bounds. Endpoints may be mixed: each row says its own."""
     return RowOptions(
         destinations=service.destinations,
@@ -166,12 +166,13 @@ def row_options(service: Service) -> RowOptions:
         model=service.model,
         mixed_endpoints=True,
         max_row_bytes=service.ceilings.row_bytes,
+        in_lines=in_lines,
     )
 
 
 async def _rows(asked: InfraiSubmit, service: Service) -> AsyncIterator[Sequence[SourceRow]]:
     """Decoded some at a time, in a thread: the loop goes on with other requests between them."""
-    decoder = RowDecoder(row_options(service))
+    decoder = RowDecoder(row_options(service, in_lines=False))
     at_most = service.ceilings.row_bytes
 
     def decode(start: int) -> list[SourceRow]:
@@ -179,7 +180,7 @@ async def _rows(asked: InfraiSubmit, service: Service) -> AsyncIterator[Sequence
         for number, raw in enumerate(asked.rows[start : start + CHUNK_ROWS], start + 1):
             line = bytes(raw)
             if len(line) > at_most:
-                raise long_row(number, len(line), at_most)
+                raise long_row(f"requests[{number - 1}]", len(line), at_most)
             rows.append(decoder.decode(line, number))
         return rows
 

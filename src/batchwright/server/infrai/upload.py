@@ -64,7 +64,7 @@ class Upload:
             if last:
                 lines += self._cutter.rest()
         except LongLine as error:
-            raise long_row(error.number, error.found, self._ceilings.row_bytes) from None
+            raise long_row(f"Line {error.number}", error.found, self._ceilings.row_bytes) from None
         self._rows += len(lines)
         if self._rows > self._ceilings.rows:
             raise too_many_rows(self._rows, self._ceilings)
@@ -81,10 +81,10 @@ def too_many_rows(found: int, ceilings: Ceilings) -> Fault:
     )
 
 
-def long_row(number: int, found: int, at_most: int) -> Fault:
+def long_row(place: str, found: int, at_most: int) -> Fault:
     return Fault(
         "BATCH_REJECTED",
-        f"Row {number} has {found:,} bytes or more; at most {at_most:,} are allowed.",
+        f"{place} has {found:,} bytes or more; at most {at_most:,} are allowed.",
         hint="Nothing was kept.",
         param="requests",
     )
