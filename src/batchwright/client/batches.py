@@ -99,13 +99,7 @@ class ServiceBatches:
         """Raises UsageError for `identity` and `source`: the service does not know the files of this machine."""
         if identity or source:
             raise UsageError("a service does not know which file a batch came from; leave the file out")
-        found = await self._many(limit, before)
-        return [
-            status
-            for status in found
-            if created_after_ms <= status.created_at_ms
-            and (not created_before_ms or status.created_at_ms < created_before_ms)
-        ]
+        return await self._many(limit, before, (created_after_ms, created_before_ms))
 
     async def rows(
         self,
@@ -195,11 +189,20 @@ class ServiceBatches:
         self._seen.pop(status.batch_id, None)
         return status
 
-    async def _many(self, limit: int, before: str) -> list[BatchStatus]:
+    async def _many(self, limit: int, before: str, moments_ms: tuple[int, int] = (0, 0)) -> list[BatchStatus]:
+        """`moments_ms`: created at the first or later, and before the second; 0: whenever."""
         found: list[BatchStatus] = []
         cursor = before or None
+        after_ms, before_ms = moments_ms
         while len(found) < limit:
-            page = await self._batches.list(limit=min(PAGE_BATCHES, limit - len(found)), cursor=cursor)
+            page = await self._asker.ask(
+                calls.list_batches(
+                    limit=min(PAGE_BATCHES, limit - len(found)),
+                    cursor=cursor,
+                    created_after_ms=after_ms,
+                    created_before_ms=before_ms,
+                )
+            )
             found += [status_of(batch, self._destination) for batch in page.batches]
             if page.next_cursor is None or page.next_cursor == cursor:
                 break

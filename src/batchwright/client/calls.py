@@ -146,9 +146,22 @@ def results(
 
 
 def list_batches(
-    *, limit: int, cursor: str | None, state: str = "", metadata: Mapping[str, str] | None = None
+    *,
+    limit: int,
+    cursor: str | None,
+    state: str = "",
+    metadata: Mapping[str, str] | None = None,
+    created_after_ms: int = 0,
+    created_before_ms: int = 0,
 ) -> Call[BatchPage]:
-    query = {"limit": str(limit), "cursor": cursor or "", "state": state}
+    """Moments that are 0 are not asked for."""
+    query = {
+        "limit": str(limit),
+        "cursor": cursor or "",
+        "state": state,
+        "created_after": _moment(created_after_ms),
+        "created_before": _moment(created_before_ms),
+    }
     query |= {f"metadata.{name}": text for name, text in (metadata or {}).items()}
     return Call(method="GET", path=_path("list", "", query), read=replies.read_list)
 
@@ -261,6 +274,10 @@ def _is_json(text: bytes) -> bool:
     except msgspec.DecodeError:
         return False
     return True
+
+
+def _moment(at_ms: int) -> str:
+    return f"{at_ms / 1000:.3f}" if at_ms else ""
 
 
 def _duration(value: Duration | None) -> int | float | str | None:

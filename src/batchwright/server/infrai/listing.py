@@ -108,10 +108,10 @@ def _moment(ask: Ask, name: str) -> int:
         return 0
     try:
         if re.fullmatch(r"[0-9]{1,11}(\.[0-9]{1,6})?", text):
-            return int(float(text) * 1000)
+            return round(float(text) * 1000)  # downwards it would often be the millisecond before
         # A plus sign that was not escaped has become a blank.
         moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise Fault(
             "INVALID_REQUEST",
