@@ -77,17 +77,16 @@ def test_every_pair_of_sources(tmp_path: Path, keys: tuple[Origin, ...], url: Or
     reason, remedy = destination.unusable, settings.remedies[destination.unusable]
     key_source = settings.variables.get("CORP_KEY")
     assert ("is not set here" if key_source is None else f"comes from {key_source.source}") in reason
-    assert f"the address {URL} from {_address_source(settings, url)}" in reason
+    named = {
+        Origin.PROJECT_FILE: "the project file",
+        Origin.USER_FILE: f"the user file {tmp_path / 'home' / 'config.toml'} (base_url)",
+        Origin.DOTENV: f"{tmp_path / 'project' / '.env'} (BATCHWRIGHT_BASE_URL)",
+    }
+    assert f"the address {URL} from {named[url]}" in reason
     assert "sk-1" not in reason + remedy
     assert f"--base-url {URL}" in remedy
     assert f"put these lines into {tmp_path / 'home' / 'config.toml'}" in remedy
     assert ("and set CORP_KEY" in remedy) == (not keys)
-
-
-def _address_source(settings: Settings, url: Origin) -> str:
-    if url is Origin.PROJECT_FILE:
-        return "the project file"
-    return str(settings.source_of("base_url"))
 
 
 @pytest.mark.parametrize("url", [Origin.DOTENV, Origin.PROJECT_FILE, Origin.USER_FILE])

@@ -25,7 +25,7 @@ from batchwright.settings import endpoints, layers, routes
 from batchwright.settings.endpoints import VendorLimits
 from batchwright.settings.layers import Layer, Variables
 from batchwright.settings.serving import Serving, read_serving
-from batchwright.settings.sources import DEFAULT_SOURCE, Origin, Source, Sourced
+from batchwright.settings.sources import Origin, Sourced
 from batchwright.settings.table import SETTINGS, Transport
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "Origin",
     "ServiceChoice",
     "Settings",
-    "Source",
     "Sourced",
     "Transport",
     "VendorLimits",
@@ -95,8 +94,6 @@ class Settings:
     grace_s: float = 30.0
     serving: Serving = field(default_factory=Serving)
     """Of `serve` alone."""
-    sources: Mapping[str, Source] = field(default_factory=dict)
-    """Where each setting that is not a default came from, by the setting's name."""
     variables: Variables = field(repr=False)
 
     def key(self, name: str) -> str:
@@ -119,10 +116,6 @@ class Settings:
         A `.env` may have come with a project; it must not choose who reads the traffic, or what code a child runs.
         """
         return {name: text for name, text in self.variables.environment.items() if text}
-
-    def source_of(self, name: str) -> Source:
-        """Where a setting came from. `name` is that of `settings.table.SETTINGS`."""
-        return self.sources.get(name, DEFAULT_SOURCE)
 
     def endpoint_help(self) -> tuple[str, ...]:
         """The three ways, for a person whose rows have nowhere to go."""
@@ -297,7 +290,6 @@ def _settings(
         heartbeat_s=heartbeat_s,
         grace_s=value("grace", 30.0),
         serving=read_serving({name: sourced.value for name, sourced in values.items()}),
-        sources={name: sourced.source for name, sourced in values.items()},
         variables=variables,
     )
 

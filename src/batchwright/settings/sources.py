@@ -1,4 +1,4 @@
-"""Where a value came from, and the order of precedence. Every resolved setting carries its `Source`.
+"""Where a value came from, and the order of precedence. Every setting that a place gave carries its `Source`.
 
     command line  >  environment  >  .env  >  project file  >  user file  >  default
 
@@ -17,7 +17,6 @@ T = TypeVar("T")
 class Origin(IntEnum):
     """A higher one wins."""
 
-    DEFAULT = 0
     USER_FILE = 1
     PROJECT_FILE = 2
     DOTENV = 3
@@ -45,11 +44,6 @@ class Source:
                 return f"the project file {self.file} ({self.name})"
             case Origin.USER_FILE:
                 return f"the user file {self.file} ({self.name})"
-            case Origin.DEFAULT:
-                return "the default"
-
-
-DEFAULT_SOURCE = Source(origin=Origin.DEFAULT, name="")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,29 +31,47 @@ class LongLine:
 def read_lines(file: Readable, max_line_bytes: int) -> Iterator[list[bytes | LongLine]]:
     """Lines in order, without their `\\n`, a block's worth at a time. A last line without `\\n` is a line too; what
     follows a final `\\n` is none."""
-    tail: list[bytes] = []
-    size = 0
+    cutter = LineCutter(max_line_bytes)
     while block := file.read(BLOCK_BYTES):
+        if lines := cutter.add(block):
+            yield lines
+    if lines := cutter.rest():
+        yield lines
+
+
+class LineCutter:
+    """The same for bytes that arrive, however they are cut into blocks."""
+
+    def __init__(self, max_line_bytes: int) -> None:
+        self._max_line_bytes = max_line_bytes
+        self._begun: list[bytes] = []
+        self.begun_bytes = 0
+        """Of the line that is not ended yet; above the limit it will be a LongLine."""
+
+    def add(self, block: bytes) -> list[bytes | LongLine]:
+        """The lines that this block completes."""
+        most = self._max_line_bytes
         first, *rest = block.split(b"\n")
-        if size <= max_line_bytes:
-            tail.append(first)
-        size += len(first)
+        if self.begun_bytes <= most:
+            self._begun.append(first)
+        self.begun_bytes += len(first)
         if not rest:
-            if size > max_line_bytes and len(tail) > 1:
-                tail = [b"".join(tail)[:KEPT_BYTES]]
-            continue
-        lines: list[bytes | LongLine] = [_finish(tail, size, max_line_bytes)]
+            if self.begun_bytes > most and len(self._begun) > 1:
+                self._begun = [b"".join(self._begun)[:KEPT_BYTES]]
+            return []
+        lines: list[bytes | LongLine] = [self._complete()]
         last = rest.pop()
-        if len(block) > max_line_bytes:
-            lines += [line if len(line) <= max_line_bytes else LongLine(len(line), line[:KEPT_BYTES]) for line in rest]
+        if len(block) > most:
+            lines += [line if len(line) <= most else LongLine(len(line), line[:KEPT_BYTES]) for line in rest]
         else:
             lines += rest
-        tail, size = [last], len(last)
-        yield lines
-    if size:
-        yield [_finish(tail, size, max_line_bytes)]
+        self._begun, self.begun_bytes = [last], len(last)
+        return lines
 
+    def rest(self) -> list[bytes | LongLine]:
+        """The line that the end of the input ends."""
+        return [self._complete()] if self.begun_bytes else []
 
-def _finish(tail: list[bytes], size: int, max_line_bytes: int) -> bytes | LongLine:
-    line = tail[0] if len(tail) == 1 else b"".join(tail)
-    return line if size <= max_line_bytes else LongLine(size, line[:KEPT_BYTES])
+    def _complete(self) -> bytes | LongLine:
+        line = self._begun[0] if len(self._begun) == 1 else b"".join(self._begun)
+        return line if self.begun_bytes <= self._max_line_bytes else LongLine(self.begun_bytes, line[:KEPT_BYTES])

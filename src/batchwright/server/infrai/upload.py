@@ -15,7 +15,7 @@ from batchwright.server.bodies import BodyLimits, stream_body
 from batchwright.server.faults import Fault
 from batchwright.server.service import Ceilings
 from batchwright.wire.infrai_submit import BatchOptions
-from batchwright.wire.line_cutter import Line, LineCutter, LongLine
+from batchwright.wire.line_reader import LineCutter, LongLine
 from batchwright.wire.rows import RowDecoder
 
 BLOCK_BYTES = 512 * 1024
@@ -30,7 +30,7 @@ class Upload:
         self._cutter = LineCutter(ceilings.row_bytes)
         self._decoder = RowDecoder(row_options)
         self._hash = hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(options, idempotency_key="")) + b"\n")
-        self._rows = 0
+        self._lines = self._rows = 0
 
     async def rows(self, request: Request) -> AsyncIterator[Sequence[SourceRow]]:
         """Raises Fault for a body above a ceiling, too slow, or without a single row; ClientDisconnect."""
@@ -59,17 +59,22 @@ class Upload:
     def _take(self, pieces: list[bytes], *, last: bool = False) -> list[SourceRow]:
         block = b"".join(pieces)
         self._hash.update(block)
-        try:
-            lines: list[Line] = self._cutter.add(block) if block else []
-            if last:
-                lines += self._cutter.rest()
-        except LongLine as error:
-            raise long_row(f"Line {error.number}", error.found, self._ceilings.row_bytes) from None
-        self._rows += len(lines)
+        lines = self._cutter.add(block)
+        if last:
+            lines += self._cutter.rest()
+        elif self._cutter.begun_bytes > self._ceilings.row_bytes:  # its end may never come
+            lines.append(LongLine(self._cutter.begun_bytes, b""))
+        rows = []
+        for line in lines:
+            self._lines += 1
+            if isinstance(line, LongLine):
+                raise long_row(f"Line {self._lines}", line.size, self._ceilings.row_bytes)
+            if line and not line.isspace():
+                rows.append(self._decoder.decode(line, self._lines))
+        self._rows += len(rows)
         if self._rows > self._ceilings.rows:
             raise too_many_rows(self._rows, self._ceilings)
-        decode = self._decoder.decode
-        return [decode(line.text, line.number) for line in lines]
+        return rows
 
 
 def too_many_rows(found: int, ceilings: Ceilings) -> Fault:
