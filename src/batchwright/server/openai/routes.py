@@ -30,11 +30,12 @@ LISTS: dict[Handler, Query] = {
     files.list_files: Query(names=frozenset({"after", "limit", "order", "purpose"})),
     batches.list_batches: Query(names=frozenset({"after", "limit"})),
 }
-"""What lists take in their query; the other routes take nothing there."""
+"""What lists take in their query: a misspelt filter shows what was not asked for. The other routes read nothing there,
+and pass over what clients of other vendors always send (`?api-version=...`)."""
 
 
 def openai_routes(shell: OpenAIShell) -> list[Route]:
     return [
-        Route(path, shell.route(handler, scope, LISTS.get(handler, Query())), methods=[method])
+        Route(path, shell.route(handler, scope, LISTS.get(handler)), methods=[method])
         for method, path, handler, scope in ROUTES
     ]
