@@ -2,6 +2,7 @@
 
     export INFRAI_BASE_URL=http://127.0.0.1:8080     # `batchwright serve`; https://api.infrai.cc is Infrai itself
     export INFRAI_API_KEY=...
+    pip install requests
     python infrai_batch.py prompts.txt answers.jsonl [MODEL]
 
 One prompt a line. What it does is what users of that API do: submit, poll until a terminal state, page through the
@@ -68,7 +69,8 @@ def run_batch(api: Api, bodies: list[dict[str, Any]]) -> tuple[str, list[dict[st
             return batch_id, items
 
 
-def main() -> None:
+def main() -> int:
+    """0: every prompt was answered."""
     source, target = Path(sys.argv[1]), Path(sys.argv[2])
     model = sys.argv[3] if len(sys.argv) > 3 else "auto"
     api = Api(os.environ.get("INFRAI_BASE_URL", "http://127.0.0.1:8080"), os.environ["INFRAI_API_KEY"])
@@ -99,7 +101,11 @@ def main() -> None:
             out.write(json.dumps({"prompt": prompt, "answer": answer, "error": error}, ensure_ascii=False) + "\n")
     unknown = f", and {unpriced} of unknown cost" if unpriced else ""
     print(f"{len(prompts) - len(waiting)} of {len(prompts)} ok, ${spent:f}{unknown}")
+    if waiting:
+        error = last[waiting[0]]["error"]
+        print(f"prompt {waiting[0] + 1}: {error['code']}: {error['message']}", file=sys.stderr)
+    return 1 if waiting else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
