@@ -71,7 +71,8 @@ def test_it_submits_failed_rows_again_under_their_own_places(command: CommandLin
     prompts = ["a", "[[status=400 times=1]] b", "c", "[[status=400]] d", "[[status=400 times=2]] e"]
     with served(command, "--base-url", vendor.base_url) as variables:
         ended = run_script(command, variables, prompts, "m")
-        assert ended.code == 0, ended.err
+    assert ended.code == 1
+    assert "prompt 4: INVALID_REQUEST: scripted failure" in ended.err
     lines = answers(command)
     assert [line["answer"] for line in lines] == ["a", "b", "c", None, "e"]
     assert [bool(line["error"]) for line in lines] == [False, False, False, True, False]
