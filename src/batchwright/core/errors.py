@@ -47,6 +47,11 @@ class Finding:
     request_index: int = -1
     """0-based position of its row, where that is known."""
 
+    @property
+    def place(self) -> str:
+        """`line 3`, or `requests[2]` of a row that stands in no line."""
+        return f"line {self.line}" if self.line else f"requests[{self.request_index}]"
+
 
 class InputRefused(CallerError):
     """The input has rows that cannot be sent. `findings` is bounded; `total` counts all of them."""

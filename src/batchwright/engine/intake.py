@@ -216,7 +216,6 @@ def _byte_of(finding: Finding) -> int:
 
 def _refusal(finding: Finding, *, row: int, byte: int, now_ms: int) -> Record:
     """The record of a row that ended when it came in; `row` is its position in the segment."""
-    place = f"line {finding.line}" if finding.line else f"requests[{finding.request_index}]"
     return Record(
         row=row,
         byte=byte,
@@ -224,6 +223,6 @@ def _refusal(finding: Finding, *, row: int, byte: int, now_ms: int) -> Record:
         used=0,
         code=finding.code,
         param=finding.param,
-        message=f"{place}: {finding.message}",
+        message=f"{finding.place}: {finding.message}",
         ended_at_ms=now_ms,
     )

@@ -121,7 +121,7 @@ def refuse(report: ValidationReport) -> InputRefused:
     rows = "row" if report.rows == 1 else "rows"
     return InputRefused(
         f"{report.name}: {report.refused:,} of {report.rows:,} {rows} cannot be sent, so none was; "
-        f"the first: line {first.line}: {first.message}",
+        f"the first: {first.place}: {first.message}",
         report.findings,
         report.total,
     )

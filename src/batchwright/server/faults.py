@@ -55,10 +55,10 @@ def fault_of(error: Exception) -> Fault | None:
 def _unbounded(error: errors.InputRefused) -> Fault:
     """The one way in which a whole input is refused here: under a cap, some of its rows may cost anything."""
     first = error.findings[0]
-    place = f"Line {first.line}" if first.line else f"requests[{first.request_index}]"
     return Fault(
         "INVALID_REQUEST",
-        f"max_cost_usd could not hold: {error.total:,} of its rows may cost anything. {place}: {first.message}.",
+        f"max_cost_usd could not hold: {error.total:,} of its rows may cost anything, the first {first.place}: "
+        f"{first.message}.",
         hint="Nothing was kept. Give every row max_tokens and its model a price, or leave max_cost_usd out.",
         param="max_cost_usd",
     )
