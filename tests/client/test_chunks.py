@@ -16,7 +16,7 @@ from batchwright.client.batches import ServiceBatches
 from batchwright.client.chunks import PATIENCE_S, STALE_S, Carrier, Chunk
 from batchwright.client.errors import KeyRefused, NoAnswer, ServiceUnavailable
 from batchwright.client.values import RowResult
-from batchwright.core.batch_spec import BatchSpec, Destination
+from batchwright.core.batch_spec import BatchSpec, Destination, VendorProtocol
 from batchwright.core.records import InputRow
 from batchwright.core.rows import SourceRow
 from batchwright.fabric.system import SystemChance
@@ -174,7 +174,7 @@ def test_a_page_that_is_too_large_for_a_reply_is_asked_for_in_smaller_ones() -> 
 
 def test_rows_are_submitted_with_their_labels(service: ScriptedService) -> None:
     """`ports.batches` at a service: the whole batch in one call."""
-    destination = Destination(vendor="there", base_url=service.base_url, protocol="service")
+    destination = Destination(vendor="there", base_url=service.base_url, protocol=VendorProtocol.SERVICE)
     body = json.dumps(chat("a")).encode()
 
     async def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from batchwright.core.batch_spec import Destination, Routes, RouteStep
+from batchwright.core.batch_spec import Destination, Routes, RouteStep, VendorProtocol
 from batchwright.core.routes import (
     AUTO,
     LOCAL,
@@ -87,7 +87,7 @@ def test_lists_that_alike() -> None:
 def test_ways_as_people_read_them() -> None:
     unnamed = Destination(vendor="127.0.0.1:80", base_url="http://127.0.0.1:80/v1")
     own = msgspec.structs.replace(LOCAL, model_file="/m.gguf")
-    simulated = Destination(vendor="simulated", base_url="", protocol="simulated")
+    simulated = Destination(vendor="simulated", base_url="", protocol=VendorProtocol.SIMULATED)
     found = [find_way(name, (unnamed, own)) for name in ("m", "local/m")] + [find_way("m", (simulated,))]
     assert list(map(str, found)) == ["http://127.0.0.1:80/v1", "the local model /m.gguf", "the simulator"]
     assert str(find_way("m", (ACME,))) == "acme https://acme.example/v1"
@@ -109,12 +109,14 @@ def test_the_local_server_takes_no_name_but_its_models() -> None:
             assert f"did you mean local/{served}?" in route.problem
             assert find_way(f"local/{name}", destinations) is None, "nor does it go to another vendor"
     assert find_way("anything", (own,)) is not None, "a file given for every row"
-    simulated = Destination(vendor="local", base_url="", protocol="simulated")
+    simulated = Destination(vendor="local", base_url="", protocol=VendorProtocol.SIMULATED)
     assert find_way("local/x", (simulated,)) is not None
 
 
 def test_a_service_takes_every_row_under_its_own_name() -> None:
-    service = Destination(vendor="batch.example.com", base_url="https://batch.example.com", protocol="service")
+    service = Destination(
+        vendor="batch.example.com", base_url="https://batch.example.com", protocol=VendorProtocol.SERVICE
+    )
     routes: Routes = {"ours": (RouteStep(vendor="batch.example.com", model="x", weight=1),)}
     for model in ("gpt-4o-mini", "local/smollm2", "batch.example.com/m", "simulated/x", "", "auto", "ours"):
         route = find_route(model, (service,), routes)
@@ -179,7 +181,9 @@ def test_auto_is_nobodys_model() -> None:
     served = msgspec.structs.replace(ACME, models=("auto", "x*"))
     assert find_way(AUTO, (served,)) is not None, "unless a vendor is said to serve it"
     assert find_way("acme/auto", (ACME,)) is not None
-    assert find_way(AUTO, (Destination(vendor="simulated", base_url="", protocol="simulated"),)) is not None
+    assert (
+        find_way(AUTO, (Destination(vendor="simulated", base_url="", protocol=VendorProtocol.SIMULATED),)) is not None
+    )
 
 
 def test_what_of_a_route_makes_another_run() -> None:

@@ -22,6 +22,7 @@ from batchwright.core.batch_spec import BatchSpec, Destination
 from batchwright.core.batch_state import BatchState, PauseCause
 from batchwright.core.errors import KeyReused, NoSuchBatch, WrongState
 from batchwright.core.failures import FailureKind
+from batchwright.core.gate import GateRule
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.ports.batches import Batches, BatchStatus, Selector, Submit
@@ -51,7 +52,7 @@ class Candidate:
     def wish(self, key: str = "", digest: str = "") -> Submit:
         return Submit(
             batch_id=f"batch_{next(self.ids):024x}",
-            spec=BatchSpec(name="", destinations=self.destinations, gate="stop"),
+            spec=BatchSpec(name="", destinations=self.destinations, gate=GateRule.STOP),
             idempotency=Idempotency(key, digest) if key else None,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from batchwright.core import row_map
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.doubt import POISON_DEATHS, OnUncertain
 from batchwright.core.failures import FailureKind
 from batchwright.core.lane_wait import LaneWait, WaitCause
@@ -54,7 +54,9 @@ def test_rows_at_a_service_that_knows_its_submits_are_in_no_doubt(store: Store) 
     for policy in OnUncertain:
         of_service = msgspec.structs.replace(
             spec(policy=policy, max_attempts=1),
-            destinations=(Destination(vendor="openai", base_url="https://there.test", protocol="service"),),
+            destinations=(
+                Destination(vendor="openai", base_url="https://there.test", protocol=VendorProtocol.SERVICE),
+            ),
         )
         batch_id = f"batch_{policy.value}"
         submit(store, batch_id, [new_segment(0)], of_service)
@@ -73,7 +75,8 @@ def test_rows_at_a_service_that_knows_its_submits_are_in_no_doubt(store: Store) 
 
 def test_a_row_that_kills_its_workers_ends_at_a_service_too(store: Store) -> None:
     of_service = msgspec.structs.replace(
-        spec(), destinations=(Destination(vendor="openai", base_url="https://there.test", protocol="service"),)
+        spec(),
+        destinations=(Destination(vendor="openai", base_url="https://there.test", protocol=VendorProtocol.SERVICE),),
     )
     submit(store, "batch_a", [new_segment(0)], of_service)
     for death in range(POISON_DEATHS):

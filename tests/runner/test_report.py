@@ -5,9 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.gate import GateRule
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.records import Tally
 from batchwright.core.rows import RowView
@@ -82,7 +83,7 @@ def test_failures_are_grouped_by_kind_code_and_parameter_with_a_sample_each() ->
 def test_rows_that_were_closed_unsent_are_no_cause() -> None:
     views = [view_of(index, failed(FailureKind.STOPPED)) for index in range(3)]
     views.append(view_of(3, failed(FailureKind.INVALID_REQUEST), code="bad"))
-    report = report_of(views, spec=spec_of(gate="stop"))
+    report = report_of(views, spec=spec_of(gate=GateRule.STOP))
     assert [group.kind for group in report.failures] == [FailureKind.INVALID_REQUEST, FailureKind.STOPPED]
     assert first_line(report).endswith("most frequent error: invalid_request bad")
     assert "stopped by the gate" in report_text(report)
@@ -158,7 +159,7 @@ def test_orphan_money_is_told_also_where_its_answers_were_not_counted() -> None:
 
 
 def test_simulated_says_so_in_the_first_line_and_below() -> None:
-    spec = spec_of(destinations=(Destination(vendor="simulated", base_url="", protocol="simulated"),))
+    spec = spec_of(destinations=(Destination(vendor="simulated", base_url="", protocol=VendorProtocol.SIMULATED),))
     report = report_of([view_of(0, ok())], spec=spec)
     assert first_line(report) == "1 ok of 1 in 2 min 3 s, $0 (simulated)"
     assert "no vendor was asked" in report_text(report)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.runner.unnamed import no_model_texts
 
 OURS = (
-    Destination(vendor="local", base_url="", protocol="local"),
-    Destination(vendor="simulated", base_url="", protocol="simulated"),
+    Destination(vendor="local", base_url="", protocol=VendorProtocol.LOCAL),
+    Destination(vendor="simulated", base_url="", protocol=VendorProtocol.SIMULATED),
 )
 HOUSE = Destination(vendor="house", base_url="https://house.example/v1")
 

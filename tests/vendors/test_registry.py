@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.errors import VendorUnavailable
 from batchwright.http.open import open_http_client
 from batchwright.ports.http import HttpClient, Timeouts
@@ -16,8 +16,8 @@ from batchwright.vendors.registry import OpenVendors
 from support.loop_clock import LoopClock
 from support.vendor_drive import no_service
 
-LOCAL = Destination(vendor="local", base_url="", protocol="local")
-SIMULATED = Destination(vendor="simulated", base_url="", protocol="simulated")
+LOCAL = Destination(vendor="local", base_url="", protocol=VendorProtocol.LOCAL)
+SIMULATED = Destination(vendor="simulated", base_url="", protocol=VendorProtocol.SIMULATED)
 KEYED = Destination(vendor="acme", base_url="http://127.0.0.1:9/v1", key_env="ACME_KEY")
 
 
@@ -187,7 +187,6 @@ def test_a_key_is_nowhere_but_in_the_request() -> None:
         (Destination(vendor="x", base_url="ftp://host/v1"), "ftp"),
         (Destination(vendor="x", base_url=""), "'x'"),
         (Destination(vendor="x", base_url="http://h/v1", profile="nobody"), "nobody"),
-        (Destination(vendor="x", base_url="http://h/v1", protocol="grpc"), "grpc"),
     ],
 )
 def test_what_cannot_be_opened_says_why(destination: Destination, words: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.vendors.profiles import entries
 from batchwright.vendors.stated_cost import may_state_cost
 
@@ -13,7 +13,7 @@ NONE = b'{"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}'
 CHARGE = b'{"choices": [], "infrai": {"cost_usd": "0.5"}}'
 
 
-def at(profile: str = "", protocol: str = "openai") -> Destination:
+def at(profile: str = "", protocol: VendorProtocol = VendorProtocol.OPENAI) -> Destination:
     return Destination(vendor="v", base_url="https://llm.example.com/v1", profile=profile, protocol=protocol)
 
 
@@ -32,7 +32,7 @@ def test_what_the_body_says(endpoint: str) -> None:
 
 def test_a_head_is_not_kept_and_a_simulator_always_states_one() -> None:
     assert may_state_cost(at(profile_with("cost_header")), "/chat/completions", NONE)
-    assert may_state_cost(at(protocol="simulated"), "/chat/completions", NONE)
+    assert may_state_cost(at(protocol=VendorProtocol.SIMULATED), "/chat/completions", NONE)
 
 
 def test_what_is_no_json_states_none() -> None:

@@ -11,6 +11,7 @@ import msgspec
 from batchwright.core.batch_spec import BatchSpec, Destination, LaneKey, RouteStep
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.errors import Finding
+from batchwright.core.gate import GateRule
 from batchwright.core.records import InputRow
 from batchwright.core.routes import find_route
 from batchwright.core.rows import SourceRow
@@ -274,7 +275,7 @@ def _batch(chance: Random, number: int, count: int) -> BatchPlan:
         destinations=tuple(Destination(vendor=vendor, base_url="http://simulated.test/v1") for vendor in VENDORS),
         max_attempts=chance.choice((1, 2, 3, 5, 5)),
         on_uncertain=chance.choice((OnUncertain.RETRY, OnUncertain.RETRY, OnUncertain.FAIL)),
-        gate=chance.choice(("pause", "stop", "off")),
+        gate=chance.choice(tuple(GateRule)),
         rpm=chance.choice((0, 0, 0, 0, 0, 600)),
         tpm=chance.choice((0, 0, 0, 0, 0, 100_000)),
         max_cost_picousd=int(worst * rows * chance.choice((0.1, 0.6, 1.2, 3.0))) + worst if capped else -1,

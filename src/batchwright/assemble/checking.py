@@ -11,23 +11,23 @@ import shutil
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 import msgspec
 
 from batchwright.assemble import STORE_FILE, Prices, open_vendors
 from batchwright.assemble.local import local_problem_of
 from batchwright.assemble.reloading import check_key_file
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.checkup import Checked, Verdict, failed, passed, warned
 from batchwright.core.endpoints import CHAT
 from batchwright.core.errors import BatchwrightError, StoreError, UsageError
-from batchwright.core.routes import LOCAL, find_route, local_model
+from batchwright.core.routes import LOCAL, find_route, is_pattern, local_model
 from batchwright.fabric.system import SystemClock
 from batchwright.ports.vendor import Answer
 from batchwright.settings import Settings
 from batchwright.store.open import look_at_state
-from batchwright.vendors.judging import PATTERN, judge_asked, judge_listing, judge_models
+from batchwright.vendors.judging import judge_asked, judge_listing, judge_models
 from batchwright.vendors.listing import Listing
 from batchwright.vendors.local_model import require_package
 from batchwright.vendors.registry import OpenVendors
@@ -127,7 +127,7 @@ def _ways(settings: Settings) -> tuple[list[Checked], Named]:
             named.setdefault(step.destination.vendor, {})[step.model] = None
     for place in settings.destinations:
         for name in place.models:
-            if not PATTERN & set(name):
+            if not is_pattern(name):
                 named.setdefault(place.vendor, {})[name] = None
     return findings, {vendor: tuple(models) for vendor, models in named.items()}
 
@@ -233,12 +233,16 @@ class _Look:
             remedy = self._settings.remedies.get(place.unusable, "")
             return [failed(subject, place.unusable, "a vendor that can be used", remedy=remedy)]
         match place.protocol:
-            case "local":
+            case VendorProtocol.LOCAL:
                 return await self._local(subject)
-            case "openai":
+            case VendorProtocol.OPENAI:
                 return [*await self._remote(subject), self._limits(subject)]
-            case _:
+            case VendorProtocol.SIMULATED:
                 return [passed(subject, "is the simulator: nothing is sent")]
+            case VendorProtocol.SERVICE:
+                raise AssertionError("no setting makes a vendor of a service")
+            case _:
+                assert_never(place.protocol)
 
     async def _local(self, subject: str) -> list[Checked]:
         problem = await asyncio.to_thread(local_problem_of, self._settings, self._place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.routes import LOCAL
 from batchwright.settings import Settings
 
@@ -21,4 +21,4 @@ def local_problem_of(settings: Settings, place: Destination) -> str:
 def has_local(settings: Settings) -> bool:
     """Whether rows may name the local model: with the file that the settings give it, if they do."""
     place = next((place for place in settings.destinations if place.vendor == LOCAL.vendor), LOCAL)
-    return place.protocol == LOCAL.protocol and not place.unusable and not local_problem_of(settings, place)
+    return place.protocol is VendorProtocol.LOCAL and not place.unusable and not local_problem_of(settings, place)

@@ -130,7 +130,11 @@ def status_json(status: BatchStatus) -> dict[str, Any]:
             for waiting in status.waiting
         ],
         "destinations": [
-            {"vendor": destination.vendor, "base_url": destination.base_url or None, "protocol": destination.protocol}
+            {
+                "vendor": destination.vendor,
+                "base_url": destination.base_url or None,
+                "protocol": destination.protocol.value,
+            }
             for destination in spec.destinations
         ],
         "created_at": screen.moment_text(status.created_at_ms),

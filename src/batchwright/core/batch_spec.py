@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 
 from batchwright.core.doubt import OnUncertain
+from batchwright.core.gate import GateRule
 
 
 class LaneKey(NamedTuple):
@@ -27,6 +29,19 @@ class LaneKey(NamedTuple):
         return cls(vendor, account, model)
 
 
+class VendorProtocol(StrEnum):
+    """How rows are put to a vendor."""
+
+    OPENAI = "openai"
+    """A request a row, over HTTP."""
+    SERVICE = "service"
+    """A batch service, which gets rows in chunks."""
+    LOCAL = "local"
+    """A llama.cpp server started as a child."""
+    SIMULATED = "simulated"
+    """The simulator: nothing is sent."""
+
+
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
     """Where rows go: one vendor. Holds the *name* of the key's variable, never the key."""
 
@@ -35,9 +50,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     """Up to and without the endpoint (`https://api.openai.com/v1`); empty for `local` and `simulated`."""
     key_env: str = ""
     """Empty: no key is sent."""
-    protocol: str = "openai"
-    """`openai`, `service` (a batch service, which gets rows in chunks), `local` (a llama.cpp server started as a child)
-    or `simulated`."""
+    protocol: VendorProtocol = VendorProtocol.OPENAI
     profile: str = ""
     """Name of the vendor profile (`vendors/profiles.toml`); empty: found from the base URL, else the general one."""
     model_file: str = ""
@@ -93,8 +106,8 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """As they were when it was submitted: a batch keeps them."""
     max_attempts: int = 5
     on_uncertain: OnUncertain = OnUncertain.RETRY
-    gate: str = "pause"
-    """`pause`, `stop` or `off`: what happens when the first rows all fail permanently in the same way."""
+    gate: GateRule = GateRule.PAUSE
+    """What happens when the first rows all fail permanently in the same way."""
     max_cost_picousd: int = -1
     """-1: no cap."""
     soft_cap: bool = False

@@ -37,6 +37,14 @@ class OnGate(StrEnum):
     """It ends: what is left ends as stopped, and a retry opens it again."""
 
 
+class GateRule(StrEnum):
+    """What a batch was submitted with: a way to end, or no gate at all."""
+
+    PAUSE = OnGate.PAUSE.value
+    STOP = OnGate.STOP.value
+    OFF = "off"
+
+
 class GateVerdict(Enum):
     OPEN = "open"
     """Not decided yet."""

@@ -19,18 +19,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 from urllib.parse import urlsplit
 
-from batchwright.core.batch_spec import Destination, LaneKey, Routes, RouteStep
+from batchwright.core.batch_spec import Destination, LaneKey, Routes, RouteStep, VendorProtocol
 
-LOCAL = Destination(vendor="local", base_url="", protocol="local")
+LOCAL = Destination(vendor="local", base_url="", protocol=VendorProtocol.LOCAL)
 """Selected by the prefix `local/` alone, whatever else is configured."""
 DEFAULT_MODEL = "smollm2"
 """What the local server's model is called where no file was given."""
 AUTO = "auto"
 """The model name that says: whatever is configured for it."""
 NO_ROUTES: Routes = {}
+_PATTERN_SIGNS = frozenset("*?[")
+"""Of `fnmatchcase`, by which a model is held against an entry."""
 
 GOLDEN = 0x9E3779B97F4A7C15
 """2**64 by the golden ratio: multiples of it lie evenly spread, whatever the weights."""
@@ -84,7 +86,7 @@ class Route:
 def find_route(model: str, destinations: Sequence[Destination], routes: Routes = NO_ROUTES) -> Route | None:
     """See the module's docstring. An empty model name takes the default destination."""
     for destination in destinations:
-        if destination.protocol == "service":
+        if destination.protocol is VendorProtocol.SERVICE:
             step = Step(destination, model)
             return Route(steps=(step,), problem=step.problem)
     if model in routes:
@@ -127,8 +129,10 @@ def _find_step(model: str, destinations: Sequence[Destination]) -> Step | None:
         if any(fnmatchcase(model, pattern) for pattern in destination.models):
             return Step(destination, model)
     for destination in destinations:
-        if not destination.models and destination.protocol != "local":
-            return Step(destination, model) if model != AUTO or destination.protocol == "simulated" else None
+        if not destination.models and destination.protocol is not VendorProtocol.LOCAL:
+            return (
+                Step(destination, model) if model != AUTO or destination.protocol is VendorProtocol.SIMULATED else None
+            )
     return None
 
 
@@ -140,6 +144,11 @@ def _step_at(vendor: str, model: str, destinations: Sequence[Destination], *, we
     return _named_step(LOCAL, model, weight) if vendor == LOCAL.vendor else None
 
 
+def is_pattern(name: str) -> bool:
+    """Whether this entry of a destination's `models` stands for several names, and so is none itself."""
+    return not _PATTERN_SIGNS.isdisjoint(name)
+
+
 def model_of_file(model_file: str) -> str:
     """What the local server's model is called: the file's name without its ending."""
     return PurePath(model_file).stem if model_file else DEFAULT_MODEL
@@ -147,13 +156,16 @@ def model_of_file(model_file: str) -> str:
 
 def local_model(destinations: Sequence[Destination]) -> str:
     """The name, prefix and all, by which rows get the local server's model."""
-    files = (destination.model_file for destination in destinations if destination.protocol == LOCAL.protocol)
+    files = (destination.model_file for destination in destinations if destination.protocol is VendorProtocol.LOCAL)
     return f"{LOCAL.vendor}/{model_of_file(next(files, ''))}"
 
 
 def _named_step(destination: Destination, model: str, weight: int) -> Step:
     # Rows made for the default model go to the file that somebody names for them: that is what naming one is for.
-    if destination.protocol != LOCAL.protocol or model in (model_of_file(destination.model_file), DEFAULT_MODEL):
+    if destination.protocol is not VendorProtocol.LOCAL or model in (
+        model_of_file(destination.model_file),
+        DEFAULT_MODEL,
+    ):
         return Step(destination, model, weight=weight)
     there = local_model([destination])
     return Step(
@@ -170,7 +182,7 @@ class Way(NamedTuple):
 
     vendor: str
     base_url: str
-    protocol: str
+    protocol: VendorProtocol
     profile: str
     model_file: str
     model: str
@@ -178,14 +190,16 @@ class Way(NamedTuple):
     def __str__(self) -> str:
         """For people, without the model."""
         match self.protocol:
-            case "simulated":
+            case VendorProtocol.SIMULATED:
                 return "the simulator"
-            case "local":
+            case VendorProtocol.LOCAL:
                 return f"the local model {self.model_file}".rstrip()
-            case _:
+            case VendorProtocol.OPENAI | VendorProtocol.SERVICE:
                 # An address that was given without a name is called by its host: once is enough.
                 named = f"{self.vendor} " if self.vendor != urlsplit(self.base_url).netloc.lower() else ""
                 return f"{named}{self.base_url}" + (f" (profile {self.profile})" if self.profile else "")
+            case _:
+                assert_never(self.protocol)
 
 
 class Directions(NamedTuple):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.errors import VendorUnavailable, WrongState
 from batchwright.core.failures import FailureKind
+from batchwright.core.gate import GateRule
 from batchwright.core.money import usd_text
 from batchwright.engine.batch_context import BatchContext
 from batchwright.engine.open_segment import OpenSegment, SegmentDraft
@@ -171,7 +172,7 @@ class Closing:
 
     async def _shut_gate(self, context: BatchContext, now_s: float) -> None:
         sentence, context.gate_shut, context.gate = context.gate_shut, "", None
-        if context.spec.gate == "stop":
+        if context.spec.gate is GateRule.STOP:
             await self._request_close(context, FailureKind.STOPPED, now_s)
         else:
             self._pause(context, PauseCause.GATE, sentence)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
-from batchwright.core.batch_spec import Destination, LaneKey
+from batchwright.core.batch_spec import Destination, LaneKey, VendorProtocol
 from batchwright.core.lanes import Lane
 from batchwright.core.pricing import Price
 from batchwright.core.records import UsageKey
@@ -148,7 +148,7 @@ class LaneDesk:
     @property
     def answered_by(self) -> str:
         """The vendor as answers and bills name it: what is made up never stands under a real vendor's name."""
-        return SIMULATED if self.destination.protocol == SIMULATED else self.key.vendor
+        return SIMULATED if self.destination.protocol is VendorProtocol.SIMULATED else self.key.vendor
 
     @property
     def blocked(self) -> str:

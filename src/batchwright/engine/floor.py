@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from batchwright.core import row_map
 from batchwright.core.batch_spec import Destination, LaneKey, place_digest
-from batchwright.core.gate import GATE_ROWS, Gate
+from batchwright.core.gate import GATE_ROWS, Gate, GateRule
 from batchwright.core.lanes import Lane, LaneSettings
 from batchwright.core.pricing import Price
 from batchwright.core.routes import LOCAL
@@ -39,7 +39,7 @@ class Floor:
     def enter(self, batch: BatchRow) -> BatchContext:
         """Remembers a batch that was claimed from for the first time (or again after it was left)."""
         spec = batch.spec
-        gated = spec.gate != "off" and not batch.gate_passed and batch.facts.total >= GATE_ROWS
+        gated = spec.gate is not GateRule.OFF and not batch.gate_passed and batch.facts.total >= GATE_ROWS
         context = BatchContext(
             batch.batch_id,
             spec=spec,

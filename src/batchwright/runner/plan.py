@@ -19,6 +19,7 @@ from enum import StrEnum
 
 from batchwright.core import row_map
 from batchwright.core.batch_state import BatchState, PauseCause
+from batchwright.core.gate import GateRule
 from batchwright.core.row_options import RowOptions
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
@@ -126,10 +127,10 @@ def kept_as_submitted(request: RunRequest, batch: BatchStatus) -> list[str]:
         kept.append(f"--max-attempts {spec.max_attempts} (not {request.max_attempts})")
     if request.on_uncertain is not spec.on_uncertain:
         kept.append(f"--on-uncertain {spec.on_uncertain.value} (not {request.on_uncertain.value})")
-    if request.gate != (spec.gate != "off"):
-        kept.append("--no-gate" if spec.gate == "off" else "its gate (not --no-gate)")
-    elif request.gate and request.on_gate.value != spec.gate:
-        kept.append(f"--on-gate {spec.gate} (not {request.on_gate.value})")
+    if request.gate != (spec.gate is not GateRule.OFF):
+        kept.append("--no-gate" if spec.gate is GateRule.OFF else "its gate (not --no-gate)")
+    elif request.gate and GateRule(request.on_gate) is not spec.gate:
+        kept.append(f"--on-gate {spec.gate.value} (not {request.on_gate.value})")
     if request.deadline_s:
         kept.append("its deadline" if batch.deadline_ms else "no deadline (not --deadline)")
     return [f"It keeps what it was submitted with: {', '.join(kept)}."] if kept else []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import assert_never
 
 from batchwright.core import row_map
+from batchwright.core.batch_spec import VendorProtocol
 from batchwright.core.batch_state import BatchState
 from batchwright.core.failures import KINDS, FailureKind, Flag
 from batchwright.ports.batches import BatchStatus
@@ -92,7 +93,7 @@ class Report:
     @property
     def simulated(self) -> bool:
         """Some destination was the simulator: nothing of its answers, prices and costs is real."""
-        return any(destination.protocol == "simulated" for destination in self.status.spec.destinations)
+        return any(destination.protocol is VendorProtocol.SIMULATED for destination in self.status.spec.destinations)
 
     @property
     def exit_code(self) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import assert_never
 
 from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.gate import GateRule
 from batchwright.core.identity import batch_identity
 from batchwright.ports.batches import BatchStatus, Submit
 from batchwright.ports.clock import Chance
@@ -222,7 +223,7 @@ class _Run:
             routes=request.rows.routes,
             max_attempts=request.max_attempts,
             on_uncertain=request.on_uncertain,
-            gate=request.on_gate.value if request.gate else "off",
+            gate=GateRule(request.on_gate) if request.gate else GateRule.OFF,
             max_cost_picousd=request.max_cost_picousd,
             soft_cap=request.max_cost_picousd >= 0 and request.allow_unpriced,
             concurrency=request.pace.concurrency,

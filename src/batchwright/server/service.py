@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from batchwright.core.batch_spec import Destination, Routes
+from batchwright.core.batch_spec import Destination, Routes, VendorProtocol
 from batchwright.core.routes import LOCAL, NO_ROUTES
 from batchwright.core.row_options import MAX_ROW_BYTES
 from batchwright.core.tenants import Tenant
@@ -63,7 +63,7 @@ class Offers:
         self.destinations, self.model, self.routes, self.has_local = destinations, model, routes, has_local
 
     def serves(self, destination: Destination) -> bool:
-        return not destination.unusable and (destination.protocol != LOCAL.protocol or self.has_local)
+        return not destination.unusable and (destination.protocol is not VendorProtocol.LOCAL or self.has_local)
 
     @property
     def usable(self) -> tuple[Destination, ...]:

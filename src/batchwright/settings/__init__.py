@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from batchwright.core.batch_spec import Destination, Routes
+from batchwright.core.batch_spec import Destination, Routes, VendorProtocol
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.errors import UsageError
 from batchwright.core.gate import OnGate
@@ -262,7 +262,7 @@ def _settings(
         | {
             each.vendor: VendorLimits(concurrency=SERVICE_ROWS)
             for each in found.destinations
-            if each.protocol == "service"
+            if each.protocol is VendorProtocol.SERVICE
         },
         routes=routes.with_auto(
             routes.routes_here(
@@ -304,7 +304,7 @@ def _refuse_other_endpoints(flag_layer: Layer, because: str, *, simulate: bool =
 def _implied_model(destinations: tuple[Destination, ...]) -> str:
     """A model file that was given for every row is also the model of rows that name none."""
     for destination in destinations:
-        if destination.protocol == "local" and destination.models and destination.model_file:
+        if destination.protocol is VendorProtocol.LOCAL and destination.models and destination.model_file:
             return model_of_file(destination.model_file)
     return ""
 

@@ -42,7 +42,7 @@ from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.errors import UsageError
 from batchwright.core.keys import can_be_sent
 from batchwright.core.service_keys import KEY_VARIABLES as SERVICE_KEYS
@@ -106,8 +106,8 @@ class Candidate:
 def simulated() -> tuple[Destination, ...]:
     """Also rows of `local/...` are simulated: without the second entry they would start the real local server."""
     return (
-        Destination(vendor="simulated", base_url="", protocol="simulated"),
-        Destination(vendor="local", base_url="", protocol="simulated"),
+        Destination(vendor="simulated", base_url="", protocol=VendorProtocol.SIMULATED),
+        Destination(vendor="local", base_url="", protocol=VendorProtocol.SIMULATED),
     )
 
 
@@ -127,14 +127,14 @@ def service(url: str, key_env: str | None, variables: Variables) -> Destination:
         key_env = found
     elif key_env and variables.get(key_env) is None:
         raise UsageError(f"--service-key-env: the variable {key_env} is neither set nor in a .env")
-    return Destination(vendor=host, base_url=url, key_env=key_env, protocol="service", models=EVERY_MODEL)
+    return Destination(vendor=host, base_url=url, key_env=key_env, protocol=VendorProtocol.SERVICE, models=EVERY_MODEL)
 
 
 def local(gguf: Sourced[str] | None, models: tuple[str, ...]) -> Destination:
     """The local server with this model file, or with the default model. Raises UsageError for a file that was named on
     the command line and is none; of any other place it makes the destination unusable."""
     if gguf is None:
-        return Destination(vendor="local", base_url="", protocol="local", models=models)
+        return Destination(vendor="local", base_url="", protocol=VendorProtocol.LOCAL, models=models)
     from batchwright.vendors.model_files import model_file_problem
 
     problem = model_file_problem(Path(gguf.value), str(gguf.source))
@@ -142,7 +142,9 @@ def local(gguf: Sourced[str] | None, models: tuple[str, ...]) -> Destination:
         raise UsageError(problem)
     # The variable is read again where the server is started: it names the default model's file, not the run's.
     named = "" if gguf.source.name == MODEL_FILE_VARIABLE else gguf.value
-    return Destination(vendor="local", base_url="", protocol="local", model_file=named, models=models, unusable=problem)
+    return Destination(
+        vendor="local", base_url="", protocol=VendorProtocol.LOCAL, model_file=named, models=models, unusable=problem
+    )
 
 
 def named_vendors(layers: Sequence[Layer]) -> dict[str, VendorEntry]:

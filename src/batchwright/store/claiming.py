@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, bindparam, func, select, text, update
 
 from batchwright.core import row_map
-from batchwright.core.batch_spec import BatchSpec, LaneKey
+from batchwright.core.batch_spec import BatchSpec, LaneKey, VendorProtocol
 from batchwright.core.doubt import Resolution, resolve, suspects
 from batchwright.core.records import Record, SegmentInput, Tally
 from batchwright.ports.store import ClaimedSegment, ClaimRequest, SegmentKey
@@ -217,7 +217,9 @@ def _resolve(connection: Connection, row: StoredRow, known: tuple[SegmentInput, 
 
 def _asked_once(spec: BatchSpec, segment_input: SegmentInput) -> frozenset[int]:
     """Rows that go to a batch service and nowhere else: their chunks have a journal and idempotency keys."""
-    services = {destination.vendor for destination in spec.destinations if destination.protocol == "service"}
+    services = {
+        destination.vendor for destination in spec.destinations if destination.protocol is VendorProtocol.SERVICE
+    }
     if not services:
         return frozenset()
     lanes = {at for at, lane in enumerate(segment_input.lanes) if LaneKey.parse(lane).vendor in services}

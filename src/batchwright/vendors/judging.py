@@ -13,11 +13,11 @@ from fnmatch import fnmatchcase
 from batchwright.core.batch_spec import Destination
 from batchwright.core.checkup import Checked, failed, passed, warned
 from batchwright.core.failures import FailureKind
+from batchwright.core.routes import is_pattern
 from batchwright.ports.vendor import Answer
 from batchwright.vendors.listing import MODELS, Listing
 
 MAX_SHOWN = 5
-PATTERN = frozenset("*?[")
 SAME_NAME = (("models/", ""), ("", ":latest"))
 """What some vendors put around a model's name in their list, and need in no row: Gemini's prefix, Ollama's tag."""
 REACH = "Correct base_url, or see to the network, the proxy variables, or (a certificate of your own) SSL_CERT_FILE"
@@ -105,7 +105,7 @@ def judge_models(place: Destination, listing: Listing, named: Sequence[str]) -> 
                 remedy="Correct the pattern, or leave it if the vendor takes names that it does not list",
             )
             for pattern in place.models
-            if pattern != "*" and PATTERN & set(pattern) and not _matched(pattern, listing.models)
+            if pattern != "*" and is_pattern(pattern) and not _matched(pattern, listing.models)
         ),
     ]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from typing import assert_never
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.errors import UsageError, VendorUnavailable
 from batchwright.core.keys import can_be_sent
 from batchwright.ports.clock import Clock
@@ -74,7 +75,7 @@ class OpenVendors:
     async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Vendor:
         """Raises VendorUnavailable; a later call tries again."""
         # One local server, whatever its batches' timeouts: two would share the same processors.
-        key = (destination, 0.0 if destination.protocol == "local" else timeout_s)
+        key = (destination, 0.0 if destination.protocol is VendorProtocol.LOCAL else timeout_s)
         task = self._opening.get(key)
         if task is None:
             task = asyncio.create_task(self._start(destination, timeout_s), name=f"open vendor {destination.vendor}")
@@ -102,7 +103,7 @@ class OpenVendors:
         """Other keys from now on: whoever opens a vendor again gets one that has them. What is out under an old one
         ends as it would have."""
         self._keys, self._dotenv_keys, self._dotenv_file = keys, dotenv_keys, dotenv_file
-        for place in [place for place in self._opening if place[0].protocol == "openai"]:
+        for place in [place for place in self._opening if place[0].protocol is VendorProtocol.OPENAI]:
             del self._opening[place]  # these hold a key and nothing else: their connections are the client's
 
     async def close(self) -> None:
@@ -124,20 +125,17 @@ class OpenVendors:
 
     async def _start(self, destination: Destination, timeout_s: float) -> Vendor:
         match destination.protocol:
-            case "openai":
+            case VendorProtocol.OPENAI:
                 return self._open_openai(destination, self._client(timeout_s))
-            case "local":
+            case VendorProtocol.LOCAL:
                 return await self._local(destination, self._client(timeout_s))
-            case "service":
+            case VendorProtocol.SERVICE:
                 key = self._sendable_key(destination)
                 return await self._service(destination, self._client(timeout_s or SERVICE_TIMEOUT_S), key)
-            case "simulated":
+            case VendorProtocol.SIMULATED:
                 return SimulatedVendor()
-            case other:
-                raise VendorUnavailable(
-                    f"vendor {destination.vendor!r} has protocol {other!r}; there are openai, service, local and "
-                    "simulated"
-                )
+            case _:
+                assert_never(destination.protocol)
 
     def _sendable_key(self, destination: Destination) -> str:
         """Empty: none is sent. Raises VendorUnavailable."""

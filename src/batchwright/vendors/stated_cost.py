@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.records import UNKNOWN
 from batchwright.ports.http import HttpReply
 from batchwright.vendors.classify import classify
@@ -11,7 +11,7 @@ from batchwright.vendors.profiles import find_profile
 
 def may_state_cost(destination: Destination, endpoint: str, body: bytes) -> bool:
     """True where the body states one, and at a vendor that states costs in a header."""
-    if destination.protocol in ("simulated", "service"):
+    if destination.protocol in (VendorProtocol.SIMULATED, VendorProtocol.SERVICE):
         return True
     profile = find_profile(destination.profile, destination.base_url)
     if profile.cost_header:

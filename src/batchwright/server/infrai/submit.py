@@ -11,6 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.gate import GateRule
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.core.webhooks import SECRET_DIGITS, new_secret
@@ -151,7 +152,7 @@ def spec_of(service: Service, options: BatchOptions) -> BatchSpec:
         destinations=service.destinations,
         routes=service.routes,
         on_uncertain=options.on_uncertain,
-        gate=options.on_gate.value,
+        gate=GateRule(options.on_gate),
         max_cost_picousd=options.max_cost_picousd,
         metadata=options.metadata,
     )

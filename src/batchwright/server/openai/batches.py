@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.errors import NoSuchFile
-from batchwright.core.gate import OnGate
+from batchwright.core.gate import GateRule
 from batchwright.ports.files import FileBatchRow, Purpose
 from batchwright.ports.store import Idempotency
 from batchwright.server.asking import BATCH_ID, Ask
@@ -82,7 +82,7 @@ async def _spec(ask: Ask, asked: CreateBatch) -> BatchSpec:
         destinations=ask.service.destinations,
         routes=ask.service.routes,
         # Nobody sits at a terminal who could clear a pause.
-        gate=OnGate.STOP.value,
+        gate=GateRule.STOP,
         metadata=asked.metadata,
     )
 

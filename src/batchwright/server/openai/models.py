@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from batchwright.core.batch_spec import Destination
-from batchwright.core.routes import LOCAL, find_route, local_model
+from batchwright.core.batch_spec import Destination, VendorProtocol
+from batchwright.core.routes import find_route, is_pattern, local_model
 from batchwright.server.asking import Ask
 from batchwright.server.faults import Fault
 from batchwright.server.openai.shell import answer
 from batchwright.server.service import Service
 
-_PATTERN = frozenset("*?[")
 MAX_MODEL_CHARS = 300
 
 
@@ -36,10 +35,10 @@ def model_names(service: Service) -> list[str]:
     names = dict.fromkeys([service.model] if service.model else [])
     names.update(dict.fromkeys(service.routes))
     for destination in service.offers.usable:
-        if destination.protocol == LOCAL.protocol:
+        if destination.protocol is VendorProtocol.LOCAL:
             names[local_model([destination])] = None
         for name in destination.models:
-            if not _PATTERN & set(name):
+            if not is_pattern(name):
                 names[name if _leads_to(service, name, destination) else f"{destination.vendor}/{name}"] = None
     return list(names)
 
