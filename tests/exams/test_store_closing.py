@@ -10,7 +10,7 @@ from batchwright.core.errors import NoSuchBatch, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.row_map import RESERVED
 from batchwright.core.worker_id import WorkerId
-from batchwright.ports.store import AllowanceRequest, LanePause, Store
+from batchwright.ports.store import AllowanceRequest, LanePause, Release, Store
 from support.store_drive import CANCELLED, OK, WORST, Worker, accept, maps, new_segment, spec, submit
 
 EXPIRED = row_map.KIND_BYTES[FailureKind.EXPIRED]
@@ -48,7 +48,7 @@ def test_closing_goes_in_steps_and_leaves_live_workers_theirs(store: Store) -> N
     submit(store, "batch_a", [new_segment(number) for number in range(6)])
     worker = Worker(store)
     held, parked = worker.claim(limit=2)
-    worker.checkpoint(held.reserve(0, 1).change(), parked.change(release="parked", not_before_ms=99_000))
+    worker.checkpoint(held.reserve(0, 1).change(), parked.change(release=Release.PARKED, not_before_ms=99_000))
     store.request_close("batch_a", FailureKind.CANCELLED, 3_000)
     assert [store.close_step("batch_a", 3_000, limit=2) for _ in range(4)] == [2, 2, 1, 0]
     assert store.get_batch("batch_a").segments_open == 1

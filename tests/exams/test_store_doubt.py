@@ -11,7 +11,7 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.lane_wait import LaneWait, WaitCause
 from batchwright.core.row_map import PENDING, RESERVED
 from batchwright.core.worker_id import WorkerId
-from batchwright.ports.store import AllowanceRequest, SegmentKey, Store
+from batchwright.ports.store import AllowanceRequest, Release, SegmentKey, Store
 from support.store_drive import (
     COST,
     IN_DOUBT,
@@ -156,11 +156,11 @@ def test_a_window_stands_until_an_outcome_is_checkpointed(store: Store) -> None:
     lose(store, "lost", 1, 2, 3, 5)
     worker = Worker(store)
     found = worker.one()
-    worker.checkpoint(found.change(release="waiting"))
+    worker.checkpoint(found.change(release=Release.WAITING))
     again = worker.one()
     assert (again.claimed.window, again.claimed.first) == (2, (1, 2, 3, 5))
     worker.checkpoint(again.reserve(1).change())
-    worker.checkpoint(again.answer(1).change(release="waiting"))
+    worker.checkpoint(again.answer(1).change(release=Release.WAITING))
     last = worker.one()
     assert (last.claimed.window, last.claimed.first) == (0, (2, 3, 5)), "what was out at a death still goes first"
 
@@ -208,7 +208,7 @@ def test_a_row_that_was_out_at_five_deaths_is_a_suspect_until_it_ends(store: Sto
     found = worker.one()
     assert (found.claimed.first, found.claimed.suspects) == ((1, 2, 3), (1,)), "an outcome of another row clears nobody"
     worker.checkpoint(found.reserve(1).change())
-    worker.checkpoint(found.answer(1).change(release="waiting"))
+    worker.checkpoint(found.answer(1).change(release=Release.WAITING))
     assert Worker(store, "seventh").one().claimed.suspects == ()
 
 
@@ -223,7 +223,7 @@ def test_a_row_that_was_out_alone_at_a_death_stays_a_suspect_whatever_the_others
     store.mark_dead([worker.id], 3_000)
     found = (worker := Worker(store, "third")).one()
     assert (found.claimed.first, found.claimed.suspects) == ((1, 2), (2,))
-    worker.checkpoint(found.change(release="waiting"))
+    worker.checkpoint(found.change(release=Release.WAITING))
     assert Worker(store, "fourth").one().claimed.suspects == (2,)
 
 

@@ -14,7 +14,7 @@ from batchwright.core.doubt import OnUncertain
 from batchwright.core.errors import WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.row_map import PENDING, RESERVED
-from batchwright.ports.store import AllowanceRequest, BatchRow, CheckpointResult
+from batchwright.ports.store import AllowanceRequest, BatchRow, CheckpointResult, Release
 from batchwright.store.open import open_store
 from support.store_drive import FAILED, OK, WORST, Held, Worker, accept, new_segment, spec
 
@@ -131,7 +131,7 @@ class AnyOrder(RuleBasedStateMachine):
             return
         out = [row for row, byte in enumerate(one.row_map) if byte == RESERVED]
         change = one.unreserve(*out).change(
-            release="parked" if parked else "waiting", not_before_ms=self.now_ms + 5_000, lanes=lanes
+            release=Release.PARKED if parked else Release.WAITING, not_before_ms=self.now_ms + 5_000, lanes=lanes
         )
         back = [AllowanceRequest(batch_id=one.key.batch_id, picousd=-len(out) * WORST)]
         hand.worker.checkpoint(change, now_ms=self.now_ms, allowances=back if self.batches[one.key.batch_id] else ())

@@ -9,7 +9,7 @@ from batchwright.core.errors import StoreError, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import UsageSum
 from batchwright.core.worker_id import WorkerId
-from batchwright.ports.store import Checkpoint, ClaimRequest, SegmentKey, Store
+from batchwright.ports.store import Checkpoint, ClaimRequest, Release, SegmentKey, Store
 from support.store_drive import COST, FAILED, OK, Held, Worker, bodies, maps, new_segment, spec, submit
 
 
@@ -59,15 +59,15 @@ def test_a_segment_lost_with_its_worker_comes_before_all_others(store: Store) ->
     other = Worker(store, "other")
     given = other.one()
     assert store.mark_dead([lost.id], 3_000) == 3
-    other.checkpoint(given.change(release="waiting"))
+    other.checkpoint(given.change(release=Release.WAITING))
     found = other.claim(limit=9)
     assert numbers(found) == [("batch_a", number) for number in (0, 1, 2, 3)]
     # Once it was claimed, it is a segment like any other.
-    other.checkpoint(*[found[number].change(release="waiting") for number in (0, 2, 3)])
+    other.checkpoint(*[found[number].change(release=Release.WAITING) for number in (0, 2, 3)])
     assert numbers(other.claim()) == [("batch_a", 0)]
     lost = Worker(store, "lost again")
     lost.one()
-    other.checkpoint(found[1].change(release="waiting"))
+    other.checkpoint(found[1].change(release=Release.WAITING))
     store.mark_dead([lost.id], 3_000)
     assert numbers(other.claim(limit=9)) == [("batch_a", number) for number in (2, 1, 3)]
 
@@ -144,7 +144,7 @@ def test_of_two_segments_the_lost_one_alone_is_left_out(store: Store) -> None:
     submit(store, "batch_a", [new_segment(0), new_segment(1)])
     worker, other = Worker(store), Worker(store, "other")
     first, second = worker.claim(limit=2)
-    worker.checkpoint(first.reserve(0).change(), second.reserve(0).change(release="waiting"))
+    worker.checkpoint(first.reserve(0).change(), second.reserve(0).change(release=Release.WAITING))
     assert other.one().key == second.key
     result = worker.checkpoint(first.answer(0).change(), second.answer(0).change())
     assert result.lost == {second.key}
@@ -156,7 +156,7 @@ def test_a_segment_given_back_or_settled_is_no_longer_its_holders(store: Store) 
     submit(store, "batch_a", [new_segment(0), new_segment(1)])
     worker = Worker(store)
     given, done = worker.claim(limit=2)
-    worker.checkpoint(given.change(release="waiting"))
+    worker.checkpoint(given.change(release=Release.WAITING))
     worker.finish(done)
     assert worker.checkpoint(given.reserve(0).change(), done.change()).lost == {given.key, done.key}
     assert maps(store, "batch_a") == [bytes(4), bytes([OK] * 4)]
@@ -166,7 +166,7 @@ def test_a_holder_that_claimed_its_segment_anew_cannot_write_under_the_old_epoch
     submit(store, "batch_a", [new_segment(0)])
     worker = Worker(store)
     before = worker.one()
-    worker.checkpoint(before.change(release="waiting"))
+    worker.checkpoint(before.change(release=Release.WAITING))
     now = worker.one()
     worker.checkpoint(now.reserve(0).change())
     assert worker.checkpoint(before.change()).lost == {before.key}
@@ -259,7 +259,7 @@ def test_a_parked_segment_waits_for_its_moment(store: Store) -> None:
     submit(store, "batch_a", [new_segment(0)])
     worker = Worker(store)
     found = worker.one()
-    worker.checkpoint(found.change(release="parked", not_before_ms=5_000))
+    worker.checkpoint(found.change(release=Release.PARKED, not_before_ms=5_000))
     assert worker.claim(now_ms=4_999) == []
     assert numbers(worker.claim(now_ms=5_000)) == [("batch_a", 0)]
 
@@ -268,7 +268,7 @@ def test_a_release_can_narrow_the_lanes_until_the_next_round(store: Store) -> No
     submit(store, "batch_a", [new_segment(0, lanes="a\nb")])
     worker = Worker(store)
     found = worker.one()
-    worker.checkpoint(found.change(release="waiting", lanes="b"))
+    worker.checkpoint(found.change(release=Release.WAITING, lanes="b"))
     assert store.open_lane_sets("batch_a") == {"b"}
     assert worker.claim(exclude=frozenset({("batch_a", "b")})) == []
     worker.run()

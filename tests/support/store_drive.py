@@ -23,6 +23,7 @@ from batchwright.ports.store import (
     ClaimRequest,
     NewBatch,
     NewSegment,
+    Release,
     SegmentChange,
     SegmentKey,
     Store,
@@ -202,7 +203,12 @@ class Held:
         return self
 
     def change(
-        self, *, release: str = "", not_before_ms: int = 0, closed_as: FailureKind | None = None, lanes: str = ""
+        self,
+        *,
+        release: Release | None = None,
+        not_before_ms: int = 0,
+        closed_as: FailureKind | None = None,
+        lanes: str = "",
     ) -> SegmentChange:
         """What there is to checkpoint; nothing of it is left afterwards."""
         key = UsageKey(day="2026-01-01", account="vendor-account", model="m", vendor="openai", tenant="acme")

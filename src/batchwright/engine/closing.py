@@ -21,7 +21,7 @@ from batchwright.core.money import usd_text
 from batchwright.engine.batch_context import BatchContext
 from batchwright.engine.open_segment import OpenSegment, SegmentDraft
 from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX
-from batchwright.ports.store import BatchSignals, LanePause, SegmentKey
+from batchwright.ports.store import BatchSignals, LanePause, Release, SegmentKey
 
 if TYPE_CHECKING:
     from batchwright.engine.worker import Worker
@@ -122,7 +122,7 @@ class Closing:
         if closed_as is not None:
             draft.closed_as = closed_as
         elif not_before_ms is not None:
-            draft.release = "parked" if not_before_ms else "waiting"
+            draft.release = Release.PARKED if not_before_ms else Release.WAITING
             draft.not_before_ms = not_before_ms
             draft.lane_set = segment.lane_set
 

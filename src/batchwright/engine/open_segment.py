@@ -13,7 +13,7 @@ from batchwright.core import row_map
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import InputRow, Record, Tally, UsageKey, UsageSum
 from batchwright.engine.worker_settings import RESERVE_MAX_PER_SEGMENT
-from batchwright.ports.store import ClaimedSegment, SegmentKey
+from batchwright.ports.store import ClaimedSegment, Release, SegmentKey
 
 if TYPE_CHECKING:
     from batchwright.engine.attempt import Attempt
@@ -195,7 +195,7 @@ class SegmentDraft:
         self.usage = segment.usage
         self.outcomes = segment.outcomes
         self.becoming_ready = segment.becoming_ready
-        self.release = ""
+        self.release: Release | None = None
         self.not_before_ms = 0
         self.closed_as: FailureKind | None = None
         self.lane_set = ""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from batchwright.core.batch_state import Pause
 from batchwright.core.failures import FailureKind
@@ -58,6 +59,15 @@ class ClaimedSegment:
     """What the claim itself added to this worker's tally for rows in doubt."""
 
 
+class Release(StrEnum):
+    """How a worker lets go of a segment that has open rows."""
+
+    WAITING = "waiting"
+    """Given back."""
+    PARKED = "parked"
+    """Given back, not before a moment."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentChange:
     """What one worker's checkpoint says of one segment it holds."""
@@ -76,9 +86,10 @@ class SegmentChange:
     """How many of the records are ends; above 0 sets the segment's deaths to 0 and lifts its window."""
     orphan_picousd: int = 0
     """Known cost within `tally`: what is counted as orphan spend if the segment turns out to be lost."""
-    release: str = ""
-    """Empty: held on. `waiting`: given back. `parked`: given back, not before `not_before_ms`."""
+    release: Release | None = None
+    """None: held on."""
     not_before_ms: int = 0
+    """Of one that is parked."""
     closed_as: FailureKind | None = None
     """CANCELLED, EXPIRED or STOPPED: the worker closes the segment; its open rows read as that (or as before). The
     store adds their counts to the worker's tally."""

@@ -38,6 +38,7 @@ from batchwright.ports.checkpoint import (
     CheckpointResult,
     ClaimedSegment,
     ClaimRequest,
+    Release,
     SegmentChange,
 )
 from batchwright.ports.files import FileStore
@@ -58,6 +59,7 @@ __all__ = [
     "LanePause",
     "NewBatch",
     "NewSegment",
+    "Release",
     "Reopened",
     "SegmentChange",
     "SegmentKey",

@@ -210,7 +210,8 @@ def _fence(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
 
 def _fence_values(change: SegmentChange, row: StoredRow, me: int) -> dict[str, object]:
     still_open = 0 if change.closed_as is not None else row_map.count_open(change.row_map)
-    state = (change.release or "held") if still_open else "settled"
+    held_on = change.release.value if change.release is not None else "held"
+    state = held_on if still_open else "settled"
     return {
         "of_batch": change.key.batch_id,
         "of_number": change.key.number,
