@@ -25,7 +25,7 @@ from batchwright.engine import intake as engine_intake
 from batchwright.engine import open_segment as engine_open_segment
 from batchwright.engine import sender as engine_sender
 from batchwright.engine import worker as engine_worker
-from batchwright.engine.batches import NO_END, views_of
+from batchwright.engine.batch_views import NO_END, views_of
 from batchwright.engine.sweeper import SWEEP_EVERY_S, Sweeper, worker_lock_name
 from batchwright.engine.worker import Worker, WorkerParts
 from batchwright.engine.worker_settings import WorkerSettings

@@ -7,29 +7,27 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from copy import copy
 
 from batchwright.core import row_map
-from batchwright.core.batch_state import BatchState, Pause, PauseCause, count, derive
+from batchwright.core.batch_state import BatchState, Pause, PauseCause, derive
 from batchwright.core.errors import InUse, KeyReused, NoSuchBatch, UsageError, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.core.tenants import LOCAL, Tenant
 from batchwright.core.worker_id import WorkerId
+from batchwright.engine.batch_views import NO_END, status_of, views_of, waiting_of
 from batchwright.engine.bounds import LanePrices, refuse_unbounded, with_worst_cases
 from batchwright.engine.credit import check_credit
 from batchwright.engine.floor import FindPrice
 from batchwright.engine.intake import Intake, take_in, take_in_stream
 from batchwright.engine.repricing import BatchRepricing, MayStateCost, RepricingParts
-from batchwright.engine.waits import waiting_of
 from batchwright.engine.writer import Reader, Writer
-from batchwright.ports.batches import BatchStatus, RepriceResult, Rows, Selector, Submit, Submitted, Waiting
+from batchwright.ports.batches import BatchStatus, RepriceResult, Rows, Selector, Submit, Submitted
 from batchwright.ports.clock import Clock
-from batchwright.ports.store import BatchRow, IdempotentBatch, NewBatch, SegmentView, Store
+from batchwright.ports.store import BatchRow, IdempotentBatch, NewBatch, Store
 
 FIRST_SUBMIT_WAIT_S = 10.0
 """So long a second submit with an idempotency key waits for the first to be durable."""
 LOOK_AGAIN_S = 0.05
-NO_END = 2**62
-ANY_BYTE = frozenset(range(256))
 
 
 class StoreBatches:
@@ -345,31 +343,6 @@ class StoreBatches:
         return status_of(batch, live=live, waiting=waiting_of(batch, self._clock.now_ms()) if batch.waits else ())
 
 
-def status_of(batch: BatchRow, *, live: bool, waiting: tuple[Waiting, ...] = ()) -> BatchStatus:
-    """What is stored of a batch, as a client sees it."""
-    state = derive(batch.facts, batch.tally)
-    return BatchStatus(
-        batch_id=batch.batch_id,
-        tenant=batch.tenant,
-        state=state,
-        terminal=state.terminal,
-        spec=batch.spec,
-        round=batch.round,
-        total=batch.facts.total,
-        counts=count(batch.facts.total, batch.tally),
-        by_byte=dict(batch.tally.counts),
-        tally=batch.tally,
-        created_at_ms=batch.created_at_ms,
-        settled_at_ms=batch.settled_at_ms,
-        deadline_ms=batch.deadline_ms,
-        pauses=tuple(batch.pauses),
-        budget_taken_picousd=batch.budget_taken_picousd,
-        live=live,
-        worst_picousd=batch.worst_picousd,
-        waiting=waiting,
-    )
-
-
 async def _bound_each(
     chunks: AsyncIterable[Sequence[SourceRow]],
     bound: Callable[[Iterable[Sequence[SourceRow]], int], Iterable[Sequence[SourceRow]]],
@@ -379,31 +352,3 @@ async def _bound_each(
         for bounded in bound((chunk,), first_index):
             yield bounded
         first_index += len(chunk)
-
-
-def views_of(segment: SegmentView, within: range, wanted: frozenset[int] | None) -> list[RowView]:
-    """A segment's rows with a request_index of these and a wanted byte (None: any)."""
-    assert segment.input is not None
-    find_record = segment.records.get
-    first = segment.first_index
-    closing = row_map.CLOSING_BYTES
-    chosen = ANY_BYTE if wanted is None else wanted
-    places = range(max(0, within.start - first), min(len(segment.row_map), within.stop - first))
-    rows, bytes_ = segment.input.rows, segment.row_map
-    # One comprehension: a call a row would cost as much as the row's view.
-    return [
-        RowView(
-            request_index=first + position,
-            byte=byte,
-            record=find_record(position),
-            input=rows[position],
-            may_have_been_sent=byte in closing and _may_have_been_sent(segment, position),
-        )
-        for position in places
-        if (byte := bytes_[position]) in chosen
-    ]
-
-
-def _may_have_been_sent(segment: SegmentView, position: int) -> bool:
-    record = segment.records.get(position)
-    return segment.reserved[position] == row_map.RESERVED or (record is not None and record.doubts > 0)

@@ -16,7 +16,7 @@ import msgspec
 from batchwright.core.errors import BatchwrightError
 from batchwright.core.targets import TargetRefused
 from batchwright.core.webhooks import RETRY_AFTER_S, EventType, next_attempt, signed_headers
-from batchwright.engine.batches import status_of
+from batchwright.engine.batch_views import status_of
 from batchwright.engine.writer import Writer
 from batchwright.ports.batches import BatchStatus
 from batchwright.ports.clock import Chance, Clock

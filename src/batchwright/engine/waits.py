@@ -1,5 +1,4 @@
-"""What a worker tells everybody else of its lanes, which of them it cannot send to now and why; and what a batch's
-status makes of it.
+"""What a worker tells everybody else of its lanes: which of them it cannot send to now, and why.
 
 It stands in the worker's row and is written with a heartbeat. A lane that came into trouble, or out of it, does not
 wait for the next one: it beats early, at most once in `TELL_EVERY_S`, so that what is told is true again as soon as it
@@ -11,12 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from batchwright.core.batch_spec import LaneKey
 from batchwright.core.lane_trouble import OUTAGE_AFTER_S, Trouble
 from batchwright.core.lane_wait import LaneWait, WaitCause
-from batchwright.engine.floor import lane_name
-from batchwright.ports.batches import Waiting
-from batchwright.ports.store import BatchRow
 
 if TYPE_CHECKING:
     from batchwright.engine.desk import LaneDesk
@@ -73,24 +68,6 @@ class Waits:
             since_ms=int(epoch_ms + trouble.since_s * 1000),
             until_ms=int(epoch_ms + until_s * 1000) if until_s < math.inf else 0,
         )
-
-
-def waiting_of(batch: BatchRow, now_ms: int) -> tuple[Waiting, ...]:
-    """The lanes that hold its rows back now; each once, by whoever has told of it longest."""
-    found: dict[str, Waiting] = {}
-    for wait in batch.waits:
-        key = LaneKey.parse(wait.lane_text)
-        if wait.lane in found or wait.is_over(now_ms) or wait.lane != lane_name(key, batch.spec.destinations):
-            continue
-        found[wait.lane] = Waiting(
-            vendor=key.vendor,
-            model=key.model,
-            cause=wait.cause.value,
-            reason=wait.sentence(now_ms),
-            since_ms=wait.since_ms,
-            until_ms=wait.until_ms,
-        )
-    return tuple(found.values())
 
 
 def _with_end(desk: LaneDesk, trouble: Trouble, now_s: float) -> Trouble:
