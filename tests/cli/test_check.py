@@ -80,7 +80,7 @@ def about(findings: list[Checked], subject: str) -> Checked:
 @pytest.fixture(autouse=True)
 def without_the_local_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether its extra is installed here must not matter to what is said of other vendors."""
-    monkeypatch.setattr(checking, "_has_local", lambda: False)
+    monkeypatch.setattr(checking, "_has_package", lambda: False)
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -411,7 +411,7 @@ def test_a_file_of_keys_that_others_can_read(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------------- the command
 
 
-def test_the_command_and_its_codes(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_and_its_codes(invoke: Invoke, tmp_path: Path) -> None:
     with ScriptedVendor() as server:
         asked = ["check", "--base-url", server.base_url, "--api-key-env", "", "-m", "m"]
         warned = invoke(*asked)

@@ -193,12 +193,12 @@ def _places(settings: Settings, named: Named) -> tuple[Destination, ...]:
     here = settings.destinations
     if any(place.vendor == LOCAL.vendor for place in here):
         return here
-    if LOCAL.vendor in named or not here or _has_local():
+    if LOCAL.vendor in named or not here or _has_package():
         return (*here, LOCAL)
     return here
 
 
-def _has_local() -> bool:
+def _has_package() -> bool:
     try:
         require_package()
     except BatchwrightError:

@@ -39,7 +39,7 @@ def _duration(_ctx: click.Context, _param: click.Parameter, value: str) -> float
     callback=_duration,
     default=DEFAULT_TIMEOUT,
     metavar="TIME",
-    help="For everything that is asked of one vendor; all are asked at once. [default: 10s]",
+    help=f"For everything that is asked of one vendor; all are asked at once. [default: {DEFAULT_TIMEOUT}]",
 )
 @options.json_option("Findings as one JSON object.")
 def check_command(ask: bool, timeout_s: float, as_json: bool, **given: Any) -> int:

@@ -13,7 +13,8 @@ SHOWN_CHARS = 60
 
 
 def read_duration(value: object, most_s: float = MAX_DURATION_S) -> float:
-    """Seconds from `"90s"`, `"2m"`, `"1h30m"`, `"500ms"`, `"2d"`, or a plain number of seconds. Above 0.
+    """Seconds from `"90s"`, `"2m"`, `"1h30m"`, `"500ms"`, `"2d"`, or a plain number of seconds: above 0 and at most
+    `most_s`, which is whole days.
 
     Raises ValueError: "expected ..., found ...".
     """

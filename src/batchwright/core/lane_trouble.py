@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from batchwright.core.lane_wait import WaitCause, span, wait_sentence
+from batchwright.core.lane_wait import WaitCause, rough_duration, wait_sentence
 
 RETURN_S = 1.0
 """After a floor the first rows (as many as the limit) set out over this long, so that they do not trip it again."""
@@ -263,11 +263,11 @@ class LaneTrouble:
         self._touched_s = now_s
         lasted_s = now_s - since_s
         if not self._reached and lasted_s >= self._unreachable_patience_s:
-            tried = f"could not be reached once in {span(lasted_s)} ({self._outage_reason})"
+            tried = f"could not be reached once in {rough_duration(lasted_s)} ({self._outage_reason})"
             self.pause(now_s, f"the vendor {tried}: check the base URL and the network")
         elif lasted_s >= self._patience_s:
             what = f"outage: {self._outage_reason}" if self.in_outage else "rate limit"
-            self.pause(now_s, f"no row was answered for {span(lasted_s)} ({what})")
+            self.pause(now_s, f"no row was answered for {rough_duration(lasted_s)} ({what})")
 
     def _failing(self, now_s: float, in_flight: int) -> None:
         if self._failing_since_s is None:
@@ -276,7 +276,7 @@ class LaneTrouble:
         self.active = True
         self.tick(now_s, in_flight)
 
-    def now(self, now_s: float, in_flight: int) -> Trouble | None:
+    def present(self, now_s: float, in_flight: int) -> Trouble | None:
         """What holds rows back; None: nothing here does."""
         if self.paused_reason:
             return Trouble(WaitCause.PAUSED, self.paused_reason, self._paused_since_s, math.inf)
@@ -300,7 +300,7 @@ class LaneTrouble:
 
     def sentence(self, now_s: float, in_flight: int) -> str:
         """What holds rows back, for a person; empty: nothing here does."""
-        trouble = self.now(now_s, in_flight)
+        trouble = self.present(now_s, in_flight)
         if trouble is None:
             return ""
         cause, reason, since_s, until_s = trouble

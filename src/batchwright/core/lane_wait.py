@@ -51,26 +51,28 @@ class LaneWait(msgspec.Struct, frozen=True, array_like=True):
 
 def wait_sentence(cause: WaitCause, reason: str, lasted_s: float, next_s: float | None) -> str:
     """`lasted_s`: for how long so far. `next_s`: until the moment that `LaneWait.until_ms` means; None: not known."""
+    lasted = rough_duration(lasted_s)
     match cause:
         case WaitCause.PAUSED:
             return f"paused: {reason}"
         case WaitCause.OUTAGE:
-            probe = "a probe is out" if next_s is None else f"next probe in {span(next_s)}"
-            return f"outage: {reason} for {span(lasted_s)}, {probe}"
+            probe = "a probe is out" if next_s is None else f"next probe in {rough_duration(next_s)}"
+            return f"outage: {reason} for {lasted}, {probe}"
         case WaitCause.RATE_LIMIT:
             if next_s is None:
-                return f"rate limit for {span(lasted_s)}, trying again"
-            return f"rate limit: the vendor asks to wait, next row in {span(next_s)}"
+                return f"rate limit for {lasted}, trying again"
+            return f"rate limit: the vendor asks to wait, next row in {rough_duration(next_s)}"
         case WaitCause.UNREACHED:
-            patience_s = lasted_s + (next_s or 0.0)
-            return f"{reason} for {span(lasted_s)}, tried for {span(patience_s)} at most: is the address right?"
+            patience = rough_duration(lasted_s + (next_s or 0.0))
+            return f"{reason} for {lasted}, tried for {patience} at most: is the address right?"
         case WaitCause.FAILING:
-            return f"{reason} for {span(lasted_s)}, trying again"
+            return f"{reason} for {lasted}, trying again"
         case _:
             assert_never(cause)
 
 
-def span(seconds: float) -> str:
+def rough_duration(seconds: float) -> str:
+    """ "0.4 s", "12 s", "3 min"."""
     if seconds < 10.0:
         return f"{seconds:.1f} s"
     return f"{seconds:.0f} s" if seconds < 90.0 else f"{seconds / 60.0:.0f} min"

@@ -253,7 +253,7 @@ class Lane:
 
     def trouble(self, now_s: float) -> Trouble | None:
         """What holds its rows back, for others to be told; None: at most the limit or the pace, as they should."""
-        return self._trouble.now(now_s, self.in_flight) if self._trouble.active else None
+        return self._trouble.present(now_s, self.in_flight) if self._trouble.active else None
 
     def waiting(self, now_s: float) -> str:
         """Why nothing more is sent, for a person; empty: nothing holds it back but the rows in flight."""

@@ -100,7 +100,7 @@ class Attempts:
             usage_key = self._usage_key(attempt.queue.line, now[1])
             _count_usage(segment, usage_key, answer, (cost_picousd, unpriced, no_usage))
             segment.tally.cost_picousd += cost_picousd
-            if context.capped:
+            if context.needs_allowance:
                 context.allowance_picousd += max(0, attempt.worst_picousd - cost_picousd)
             return
         row = attempt.row
@@ -135,7 +135,7 @@ class Attempts:
             tally.doubts += 1
             doubtful_picousd = worst_picousd
         tally.possible_picousd += doubtful_picousd
-        if context.capped:
+        if context.needs_allowance:
             left = cost_picousd + doubtful_picousd
             context.spent_picousd += left
             # A vendor may bill more than the row's worst case, and a soft cap knows none: then nothing is left of it.

@@ -97,7 +97,7 @@ class BatchContext:
         """And it may leave more once others that have drawn from it give back."""
 
     @property
-    def capped(self) -> bool:
+    def needs_allowance(self) -> bool:
         """Whether a row is only sent when an allowance covers it."""
         return self.budgeted or self.spec.max_cost_picousd >= 0
 

@@ -20,7 +20,7 @@ def requests(contexts: Iterable[BatchContext]) -> list[AllowanceRequest]:
     """What the next checkpoint asks for, and gives back."""
     found = []
     for context in contexts:
-        if not context.capped:
+        if not context.needs_allowance:
             continue
         # Two that wait for each other's part of a key's budget both let go of theirs.
         in_vain = context.key_held and context.worst_next_picousd and not context.in_flight

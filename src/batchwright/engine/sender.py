@@ -99,7 +99,7 @@ class Sender:
             if self.flight_bytes and self.flight_bytes + size > self._settings.flight_bytes_max:
                 return
             context = line.context
-            held_picousd = self._hold(context, desk, entry) if context.capped else 0
+            held_picousd = self._hold(context, desk, entry) if context.needs_allowance else 0
             if held_picousd < 0:
                 continue
             tokens = row_tokens(entry)

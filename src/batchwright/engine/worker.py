@@ -143,7 +143,8 @@ class Worker:
         self.wake_now()
 
     def _companion_ended(self, companion: asyncio.Task[None]) -> None:
-        """A heart that stops for any other reason than the worker's own end would let the lease run out in silence."""
+        """One that stops for any other reason than the worker's own end takes the worker with it: without its heart the
+        lease would run out in silence, and without its lookout a cancel would be heard late."""
         failure = None if companion.cancelled() else companion.exception()
         if failure is not None:
             self._failure = failure
