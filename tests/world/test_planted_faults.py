@@ -18,8 +18,7 @@ from unittest.mock import patch
 
 import pytest
 
-from batchwright.engine import attempt, failover, open_segment, sender
-from batchwright.engine import worker as engine_worker
+from batchwright.engine import attempt, failover, landing, open_segment, sender
 from batchwright.ports.store import Checkpoint, CheckpointResult
 from batchwright.store import checkpointing, ledger
 from batchwright.store.connections import Connections
@@ -83,7 +82,7 @@ def send_a_settled_row_again(stack: ExitStack) -> None:
 def add_cost_twice_after_a_lost_reply(stack: ExitStack) -> None:
     again = "proposal.number += 1; proposal.claim = None; continue"
     said = "a commit's reply was lost: {error}; the same command goes on from it"
-    change(stack, (engine_worker.Worker, "_land"), (f'raise StoreError(f"{said}") from error', again))
+    change(stack, (landing.Landing, "land"), (f'raise StoreError(f"{said}") from error', again))
 
 
 def file_a_retry_by_position(stack: ExitStack) -> None:

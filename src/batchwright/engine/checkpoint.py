@@ -48,7 +48,7 @@ class Landed:
     batches: dict[str, BatchRow]
 
 
-def land(store: Store, proposal: Proposal) -> Landed:
+def commit(store: Store, proposal: Proposal) -> Landed:
     """Packs the records and commits. Raises StoreError when it did not, or may not, have landed."""
     result = store.checkpoint(
         Checkpoint(

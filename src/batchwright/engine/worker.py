@@ -2,9 +2,9 @@
 
 One loop, four steps a turn, nothing of which overlaps with the next turn's:
 
-    tidy      what the signals, the clock and the lanes ask for: closings, releases, pauses      (engine.closing)
+    tidy      what the signals, the clock and the lanes ask for: closings, releases, pauses       (engine.closing)
     propose   reserve the next rows, take what changed, ask for segments and allowances
-    land      one transaction in the writer thread                                              (engine.checkpoint)
+    land      one transaction in the writer thread, tried until its end is known                  (engine.landing)
     apply     reserved rows become ready, claimed segments open, settled and lost ones go; then every desk pumps
 
 Between the steps, in callbacks, rows end and others are sent (engine.sender). Nothing is sent that is not durably
@@ -18,19 +18,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from batchwright.core.errors import NotNow, StoreError, WrongState
+from batchwright.core.errors import NotNow
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine import budget
 from batchwright.engine.attempt import Attempts
-from batchwright.engine.checkpoint import Landed, Proposal, land
+from batchwright.engine.checkpoint import Landed, Proposal
 from batchwright.engine.closing import Closing
 from batchwright.engine.failover import Failover
 from batchwright.engine.floor import FindPrice, Floor
 from batchwright.engine.heart import Heart
+from batchwright.engine.landing import Landing
 from batchwright.engine.lookout import Lookout
 from batchwright.engine.opening import Opening
 from batchwright.engine.sender import Sender
-from batchwright.engine.traces import batch_span, checkpoint_span
+from batchwright.engine.traces import batch_span
 from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX, LaneLimits, WorkerSettings
 from batchwright.engine.writer import Writer
 from batchwright.ports.clock import Chance, Clock
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 1.0
 """A worker whose rows all wait still looks at its batches' signals so often."""
-COMMIT_TRIES = 5
-"""A commit that failed is tried again so often, sending nothing meanwhile, before the worker gives up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +113,9 @@ class Worker:
         self.ended = False
         self.closing = Closing(self)
         self.heart = Heart(self)
+        self.landing = Landing(self)
         self.lookout = Lookout(self)
         self.opening = Opening(self)
-        self.number = 0
-        self._next_s = 0.0
         self._looked_s = 0.0
         self._claim_after_s = 0.0
         self._version = 0
@@ -244,7 +242,7 @@ class Worker:
         if not self._dirty.is_set():
             await self._wait(self._dirty, self._patience_s())
         self._dirty.clear()
-        delay_s = self._next_s - self._clock.now_s()
+        delay_s = self.landing.next_s - self._clock.now_s()
         if delay_s > 0 and self.sender.in_flight and not self.sender.too_many:
             await self._wait(self._urgent, delay_s)
         self._urgent.clear()
@@ -274,9 +272,7 @@ class Worker:
         if proposal.empty:
             return
         self.parts.step("before checkpoint")
-        landed = await self._land(proposal)
-        if landed is None:
-            return
+        landed = await self.landing.land(proposal)
         self.parts.step("after checkpoint")
         self._apply(proposal, landed)
 
@@ -314,7 +310,7 @@ class Worker:
             self.closing.mark(draft)
         proposal = Proposal(
             worker=self.identity,
-            number=self.number + 1,
+            number=self.landing.number + 1,
             now_ms=self._clock.now_ms(),
             drafts=drafts,
             claim=self._claim(now_s),
@@ -367,54 +363,6 @@ class Worker:
             exclude=exclude | self.closing.blocked_pairs(),
             max_bytes=self.settings.input_bytes_max - self.floor.input_bytes,
         )
-
-    # --------------------------------------------------------------------------------------------------------- land
-
-    async def _land(self, proposal: Proposal) -> Landed | None:
-        """Commits, and where that fails tries again: the same checkpoint, sending nothing meanwhile.
-
-        A commit whose reply was lost although it landed cannot be told from its result any more (which segments were
-        claimed?), so the worker ends; its segments are taken over like those of any lost worker.
-        """
-        store = self.parts.store
-        for tried in range(1, COMMIT_TRIES + 1):
-            started_s = self._clock.now_s()
-            try:
-                landed = await self.parts.writer.do(lambda: land(store, proposal))
-            except WrongState as error:
-                # Its number is used up: an earlier try did land, and what came of it cannot be told any more.
-                raise StoreError(f"a commit's reply was lost: {error}; the same command goes on from it") from error
-            except StoreError as error:
-                self.sender.sending = False
-                self._trace_checkpoint(proposal, None, self._clock.now_s() - started_s)
-                self.parts.report(f"checkpoint {proposal.number} failed ({error}); try {tried} of {COMMIT_TRIES}")
-                if await self._has_landed(proposal.number):
-                    raise StoreError(f"a commit's reply was lost: {error}; the same command goes on from it") from error
-                if tried == COMMIT_TRIES:
-                    raise
-                await self._clock.sleep(self.settings.heartbeat_s / 10 * tried)
-                continue
-            self.number = proposal.number
-            ended_s = self._clock.now_s()
-            self.parts.figures.checkpoints.add(ended_s - started_s)
-            self._trace_checkpoint(proposal, landed, ended_s - started_s)
-            self._next_s = started_s + max(self.settings.checkpoint_s, 3 * (ended_s - started_s))
-            return landed
-        return None
-
-    def _trace_checkpoint(self, proposal: Proposal, landed: Landed | None, duration_s: float) -> None:
-        if (trace := self.parts.trace) is not None:
-            trace(checkpoint_span(proposal, landed, ended_ms=self._clock.now_ms(), duration_s=duration_s))
-
-    async def _has_landed(self, number: int) -> bool:
-        """Whether a checkpoint landed although its commit failed; if that cannot be told, it is tried again, and a
-        number that was used up already is refused."""
-        store = self.parts.store
-        try:
-            return await self.parts.writer.do(lambda: store.checkpoint_number(self.identity)) >= number
-        except StoreError as error:
-            self.parts.report(f"checkpoint {number}: whether it landed could not be read ({error})")
-            return False
 
     # -------------------------------------------------------------------------------------------------------- apply
 

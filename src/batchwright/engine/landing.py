@@ -1,0 +1,73 @@
+"""A worker's commits, one after another: each is tried until it is known what became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from batchwright.core.errors import StoreError, WrongState
+from batchwright.engine.checkpoint import Landed, Proposal, commit
+from batchwright.engine.traces import checkpoint_span
+
+if TYPE_CHECKING:
+    from batchwright.engine.worker import Worker
+
+COMMIT_TRIES = 5
+"""A commit that failed is tried again so often, sending nothing meanwhile, before the worker gives up."""
+
+
+class Landing:
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._parts = worker.parts
+        self._clock = worker.parts.clock
+        self.number = 0
+        """Of the last checkpoint that landed."""
+        self.next_s = 0.0
+        """When the next one is due, unless it is urgent."""
+
+    async def land(self, proposal: Proposal) -> Landed:
+        """Commits, and where that fails tries again: the same checkpoint, sending nothing meanwhile.
+
+        Raises StoreError where it cannot be had. A commit whose reply was lost although it landed cannot be told from
+        its result any more (which segments were claimed?), so the worker ends; its segments are taken over like those
+        of any lost worker.
+        """
+        store = self._parts.store
+        for tried in range(1, COMMIT_TRIES + 1):
+            started_s = self._clock.now_s()
+            try:
+                landed = await self._parts.writer.do(lambda: commit(store, proposal))
+            except WrongState as error:
+                # Its number is used up: an earlier try did land, and what came of it cannot be told any more.
+                raise StoreError(f"a commit's reply was lost: {error}; the same command goes on from it") from error
+            except StoreError as error:
+                self._worker.sender.sending = False
+                self._trace(proposal, None, self._clock.now_s() - started_s)
+                self._parts.report(f"checkpoint {proposal.number} failed ({error}); try {tried} of {COMMIT_TRIES}")
+                if await self._has_landed(proposal.number):
+                    raise StoreError(f"a commit's reply was lost: {error}; the same command goes on from it") from error
+                if tried == COMMIT_TRIES:
+                    raise
+                await self._clock.sleep(self._worker.settings.heartbeat_s / 10 * tried)
+                continue
+            self.number = proposal.number
+            lasted_s = self._clock.now_s() - started_s
+            self._parts.figures.checkpoints.add(lasted_s)
+            self._trace(proposal, landed, lasted_s)
+            self.next_s = started_s + max(self._worker.settings.checkpoint_s, 3 * lasted_s)
+            return landed
+        raise AssertionError("the last try returns or raises")
+
+    def _trace(self, proposal: Proposal, landed: Landed | None, duration_s: float) -> None:
+        if (trace := self._parts.trace) is not None:
+            trace(checkpoint_span(proposal, landed, ended_ms=self._clock.now_ms(), duration_s=duration_s))
+
+    async def _has_landed(self, number: int) -> bool:
+        """Whether a checkpoint landed although its commit failed; if that cannot be told, it is tried again, and a
+        number that was used up already is refused."""
+        store, identity = self._parts.store, self._worker.identity
+        try:
+            return await self._parts.writer.do(lambda: store.checkpoint_number(identity)) >= number
+        except StoreError as error:
+            self._parts.report(f"checkpoint {number}: whether it landed could not be read ({error})")
+            return False
