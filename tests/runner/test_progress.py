@@ -67,7 +67,7 @@ def test_the_panel_has_what_people_look_for() -> None:
 def test_several_lanes_stand_apart_and_say_why_they_wait() -> None:
     text = drawn(snapshot_of(RUNNING, view=view_of(LANE, SLOW_LANE)))
     assert "acme m-small  60 of 64" in text
-    assert "waiting  other x: rate limit, 3 s" in text
+    assert "waiting  other m|x: rate limit, 3 s" in text
 
 
 def test_a_pause_and_a_workers_note_are_reasons() -> None:

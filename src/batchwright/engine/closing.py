@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from batchwright.core.batch_spec import LaneKey
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.errors import VendorUnavailable, WrongState
 from batchwright.core.failures import FailureKind
@@ -287,8 +288,8 @@ class Closing:
 
 
 def _lane_name(lane: str) -> str:
-    vendor, _, model = lane.split("|", 2)
-    return f"{vendor}, {model}" if model else vendor
+    key = LaneKey.parse(lane)
+    return f"{key.vendor}, {key.model}" if key.model else key.vendor
 
 
 def _budget_sentence(context: BatchContext) -> str:

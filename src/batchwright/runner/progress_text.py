@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from batchwright.core.batch_spec import LaneKey
 from batchwright.core.batch_state import BatchState
 from batchwright.ports.batches import BatchStatus
 from batchwright.ports.observer import WorkerView
@@ -11,6 +12,7 @@ from batchwright.runner.standing import ends_without_success
 
 MAX_LANES = 4
 MAX_REASON = 160
+MAX_PLACE = 60
 
 
 def plain_line(snapshot: Snapshot) -> str:
@@ -94,13 +96,14 @@ def elsewhere_texts(status: BatchStatus) -> list[str]:
     """What lanes of other processes' workers wait for, as far as it is not what paused the batch."""
     reasons = [pause.reason for pause in status.pauses]
     found = [one for one in status.waiting if not any(one.reason.removeprefix("paused: ") in text for text in reasons)]
-    return [
-        f"{shown_text(f'{one.vendor} {one.model}'.strip(), 60)}: {shown_text(one.reason, MAX_REASON)}"
-        for one in found[:MAX_LANES]
-    ]
+    return [f"{_place_text(one.vendor, one.model)}: {shown_text(one.reason, MAX_REASON)}" for one in found[:MAX_LANES]]
 
 
 def lane_text(lane: str) -> str:
     """ "openai gpt-4o" of "openai|OPENAI_API_KEY|gpt-4o"."""
-    vendor, _, rest = lane.partition("|")
-    return shown_text(f"{vendor} {rest.rpartition('|')[2]}".strip(), 60)
+    key = LaneKey.parse(lane)
+    return _place_text(key.vendor, key.model)
+
+
+def _place_text(vendor: str, model: str) -> str:
+    return shown_text(f"{vendor} {model}".strip(), MAX_PLACE)

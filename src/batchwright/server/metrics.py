@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from batchwright.core import row_map
+from batchwright.core.batch_spec import LaneKey
 from batchwright.core.histogram import BOUNDS_S, Histogram
 from batchwright.core.money import usd_text
 from batchwright.ports.observer import Backlog, WorkerFigures, WorkerView
@@ -73,7 +74,7 @@ def _lanes(figures: Figures) -> Iterable[str]:
     in_flight: dict[tuple[str, str], int] = {}
     limits: dict[tuple[str, str], int] = {}
     for lane in lanes:
-        vendor, _, model = lane.lane.split("|", 2)
+        vendor, _, model = LaneKey.parse(lane.lane)
         in_flight[vendor, model] = in_flight.get((vendor, model), 0) + lane.in_flight
         limits[vendor, model] = limits.get((vendor, model), 0) + lane.limit
     yield _family("in_flight", "gauge", "Rows at a vendor now.", _by_lane(in_flight))
@@ -127,7 +128,7 @@ def _store(figures: Figures) -> Iterable[str]:
 def _waiting(figures: Figures) -> Iterable[Sample]:
     """By vendor: a lane's model comes from a row. Each lane counts once, however many workers tell of it."""
     waits = {wait.lane: wait for wait in figures.backlog.waits if not wait.is_over(figures.now_ms)}
-    by = Counter((wait.lane.partition("|")[0], wait.cause.value) for wait in waits.values())
+    by = Counter((LaneKey.parse(wait.lane_text).vendor, wait.cause.value) for wait in waits.values())
     return (({"vendor": vendor, "cause": cause}, lanes) for (vendor, cause), lanes in sorted(by.items()))
 
 
