@@ -12,7 +12,8 @@ What must hold at every commit, for the present round of every batch:
     batch.segments_open     =  segments with open > 0;  a batch is settled exactly when that is 0 and intake is closed
     cost of a batch         =  sum over its rows' last records of `cost_picousd`  (orphan spend stands beside it)
 
-What goes to and fro at a checkpoint stands in `ports.checkpoint`; all names of the contract are imported from here.
+What goes to and fro at a checkpoint stands in `ports.checkpoint`, what comes in with a batch in `ports.new_batch`, what
+is read in `ports.stored`; all names of the contract are imported from here.
 
 Errors: NoSuchBatch, WrongState, StoreError (`core.errors`). A stale epoch is not an error: the segment's key comes
 back in `CheckpointResult.lost`.
@@ -21,15 +22,12 @@ back in `CheckpointResult.lost`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from batchwright.core.batch_spec import BatchSpec
-from batchwright.core.batch_state import BatchFacts, Pause, PauseCause
+from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind
 from batchwright.core.lane_wait import LaneWait
-from batchwright.core.records import Record, SegmentInput, SegmentKey, Tally, UsageKey, UsageSum
-from batchwright.core.tenants import LOCAL, Tenant
+from batchwright.core.records import SegmentKey, UsageKey, UsageSum
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.checkpoint import (
     AllowanceRequest,
@@ -43,8 +41,18 @@ from batchwright.ports.checkpoint import (
 )
 from batchwright.ports.files import FileStore
 from batchwright.ports.keys import Keys
+from batchwright.ports.new_batch import Idempotency, IdempotentBatch, NewBatch, NewSegment
 from batchwright.ports.observer import Backlog
-from batchwright.ports.webhooks import Webhook, Webhooks
+from batchwright.ports.stored import (
+    BatchRow,
+    LanePause,
+    Reopened,
+    SegmentRepricing,
+    SegmentView,
+    UsageLine,
+    WorkerRow,
+)
+from batchwright.ports.webhooks import Webhooks
 
 __all__ = [
     "AllowanceRequest",
@@ -69,185 +77,6 @@ __all__ = [
     "UsageLine",
     "WorkerRow",
 ]
-
-
-# ---------------------------------------------------------------------------------------------------------- intake
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewSegment:
-    """A segment as intake cut it: at most 500 rows and 4 MiB of bodies, unless it is a single row."""
-
-    number: int
-    first_index: int
-    row_map: bytes
-    """PENDING for rows to be sent; `invalid_row` for rows refused under --skip-invalid."""
-    input: bytes
-    """A SegmentInput, packed (`wire.frames`). Only a batch that was made of a file may have rows that lie in it."""
-    lane_set: str
-    """The lanes of its pending rows: sorted lane keys joined by a newline; empty when none is pending."""
-    records: bytes = b""
-    """`wire.frames.pack_records` of the outcomes of rows that ended at intake; empty when there are none."""
-    id_hashes: bytes = b""
-    """8 bytes a row, in row order: `core.identity.hash_custom_id`; zeros for a row without one. Empty: none has one."""
-    worst_picousd: int = 0
-    """The most that one attempt of each of its rows can cost, as far as that is known."""
-    unbounded: int = 0
-    """Rows of which it is not known."""
-    piece_bytes: int = 0
-    """Of the file's pieces, packed, in which its bodies lie; 0: they are in `input`."""
-
-    @property
-    def input_bytes(self) -> int:
-        """What a claim reads, packed."""
-        return len(self.input) + self.piece_bytes
-
-
-class Idempotency(NamedTuple):
-    """A caller's key for one request, and the digest of what was asked."""
-
-    key: str
-    digest: str
-    """Empty: known when the intake is closed."""
-
-
-class IdempotentBatch(NamedTuple):
-    """The batch that an idempotency key made, and the digest of what was asked then."""
-
-    batch_id: str
-    digest: str
-    """Empty: its rows still arrive."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewBatch:
-    """A batch as it is created: what it was submitted with, and who takes its rows in."""
-
-    batch_id: str
-    tenant: Tenant = LOCAL
-    spec: BatchSpec
-    created_at_ms: int
-    deadline_ms: int = 0
-    """0: none."""
-    owner: WorkerId
-    """Whoever takes the rows in; while `accepting`, an owner that is proved dead lets the intake be swept."""
-    idempotency: Idempotency | None = None
-    """Kept for a day with the batch, from its first transaction on."""
-    webhook: Webhook | None = None
-    """Told of this batch alone; kept from its first transaction on."""
-
-
-# --------------------------------------------------------------------------------------------------------- reading
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRow:
-    """A batch as stored, with the sums that status is made of."""
-
-    batch_id: str
-    tenant: Tenant
-    spec: BatchSpec
-    facts: BatchFacts
-    round: int
-    created_at_ms: int
-    settled_at_ms: int
-    """0: not settled."""
-    deadline_ms: int
-    segments: int
-    segments_open: int
-    pauses: Sequence[Pause]
-    tally: Tally
-    """Sum over the present round's tallies (all workers, base row included); cost and attempts over all rounds."""
-    budget_taken_picousd: int
-    """known + possible + orphan + allowances, as the cap counts them; 0 without a cap."""
-    gate_passed: bool
-    owner: str
-    """While accepting: who takes the rows in."""
-    worst_picousd: int | None
-    """The most that one attempt of each of its rows can cost, all together; None: not known of every row."""
-    waits: tuple[LaneWait, ...] = ()
-    """What live workers say holds lanes back that read like those of its open rows, the longest first; where such a
-    lane leads is not compared. One lane may be told of by several."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentView:
-    """A segment as a reader sees it, at one moment."""
-
-    number: int
-    first_index: int
-    round: int
-    row_map: bytes
-    """As it counts: read through `row_map.read_closed`."""
-    reserved: bytes
-    """The stored map: tells which closed rows may have been sent."""
-    records: dict[int, Record]
-    """The last record of every row that has one, an earlier round's where this round made none."""
-    input: SegmentInput | None
-    """None unless asked for."""
-    epoch: int
-    """At that moment: what a repricing of the segment names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentRepricing:
-    """Other costs for answers of one settled segment; nothing else about its rows changes."""
-
-    key: SegmentKey
-    epoch: int
-    """Of the view it was made from."""
-    records: bytes
-    """`wire.frames.pack_records` of the whole records that change, with their new costs; at most 8 MiB of bodies,
-    unless a single one is larger."""
-    tally: Tally
-    """Differences of cost, `unpriced`, `no_usage`, and of `possible_picousd` where a cap had counted the answers."""
-    usage: dict[UsageKey, UsageSum]
-    """Differences, under the day, lane and vendor of the answers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageLine:
-    """What all workers together used under one key."""
-
-    key: UsageKey
-    sum: UsageSum
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerRow:
-    """A worker that lives, as far as is known: where it runs, and when it was last heard of."""
-
-    worker: WorkerId
-    host: str
-    pid: int
-    started_at_ms: int
-    heartbeat_ms: int
-    note: str
-    """For people: what the worker lacks (a key's variable) or waits for."""
-    lanes: frozenset[str]
-    """The lanes it sends to: a limit that a person set is divided among them."""
-    waits: tuple[LaneWait, ...] = ()
-    """What held lanes of its back when it was last heard of."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LanePause:
-    """A lane that is paused for good until a probe or a person clears it."""
-
-    lane: str
-    reason: str
-    since_ms: int
-    probe_at_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reopened:
-    """What a new round has, in rows and in segments, and its number."""
-
-    rows: int
-    segments: int
-    round: int
-
 
 NOTHING_RELEASED: Mapping[str, int] = {}
 
