@@ -29,11 +29,10 @@ from batchwright.ports.batches import Batches, BatchStatus, Selector, Submit
 from batchwright.ports.store import Idempotency
 from batchwright.wire.rows import RowDecoder
 from support.scripted_vendor import ScriptedVendor
-from support.service import RunningService, serving
+from support.service import LONG_POLL_S, RunningService, serving
 
 NOBODY = f"batch_{'0' * 24}"
 PATIENCE_S = 60.0
-LOOKS, BETWEEN_LOOKS_S = 1_500, 0.02
 
 
 @dataclass
@@ -41,6 +40,8 @@ class Candidate:
     """One implementation, and what a test needs beside it."""
 
     batches: Batches
+    service: RunningService
+    """Whose worker sends the rows, and which tells when something has changed."""
     destinations: tuple[Destination, ...]
     ids: Iterator[int] = field(default_factory=lambda: iter(range(1, 1_000)))
 
@@ -62,12 +63,12 @@ class Candidate:
         return (await self.batches.submit(self.wish(), [rows[:1], rows[1:]])).status.batch_id
 
     async def until(self, batch_id: str, condition: Callable[[BatchStatus], bool]) -> BatchStatus:
-        for _ in range(LOOKS):
-            status = await self.batches.status(batch_id)
-            if condition(status):
-                return status
-            await asyncio.sleep(BETWEEN_LOOKS_S)
-        raise AssertionError(f"it never came true; the last status: {status}")
+        """Looks again whenever the service says that something has changed."""
+        version = (await asyncio.to_thread(self.service.status, batch_id))["version"]
+        while not condition(status := await self.batches.status(batch_id)):
+            there = await asyncio.to_thread(self.service.status, batch_id, wait=LONG_POLL_S, seen=version)
+            version = there["version"]
+        return status
 
     async def ended(self, batch_id: str) -> BatchStatus:
         return await self.until(batch_id, lambda status: status.terminal)
@@ -107,7 +108,7 @@ def sit(request: pytest.FixtureRequest, service: RunningService) -> Exam:
                 batches = ServiceBatches(opened.asker, Destination(vendor="service", base_url=service.base_url))
             else:
                 batches = (await stack.enter_async_context(open_machine(service.settings))).batches
-            await work(Candidate(batches, service.settings.destinations))
+            await work(Candidate(batches, service, service.settings.destinations))
 
     return lambda work: asyncio.run(bounded(work))
 

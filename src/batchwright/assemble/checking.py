@@ -59,7 +59,14 @@ async def check(settings: Settings, request: CheckRequest) -> list[Checked]:
     findings += priced
     async with open_vendors(settings, clock, say=lambda _: None) as vendors:
         looks = [
-            _Look(place, settings, vendors, clock, named.get(place.vendor, ()), request)
+            _Look(
+                place=place,
+                settings=settings,
+                vendors=vendors,
+                clock=clock,
+                named=named.get(place.vendor, ()),
+                request=request,
+            )
             for place in _places(settings, named)
         ]
         for found in await asyncio.gather(*(look.findings() for look in looks)):
@@ -206,31 +213,24 @@ def _has_package() -> bool:
     return True
 
 
+@dataclass(slots=True, kw_only=True)
 class _Look:
     """At one vendor."""
 
-    def __init__(
-        self,
-        place: Destination,
-        settings: Settings,
-        vendors: OpenVendors,
-        clock: SystemClock,
-        named: Sequence[str],
-        request: CheckRequest,
-    ) -> None:
-        self._place = place
-        self._settings = settings
-        self._vendors = vendors
-        self._clock = clock
-        self._named = named
-        self._request = request
-        self.skew_s: float | None = None
-        """By how much this machine's clock is ahead of the vendor's; None: it did not say."""
+    place: Destination
+    settings: Settings
+    vendors: OpenVendors
+    clock: SystemClock
+    named: Sequence[str]
+    """Its models that the settings name, as it gets them."""
+    request: CheckRequest
+    skew_s: float | None = None
+    """By how much this machine's clock is ahead of the vendor's; None: it did not say."""
 
     async def findings(self) -> list[Checked]:
-        place, subject = self._place, f"vendor {self._place.vendor}"
+        place, subject = self.place, f"vendor {self.place.vendor}"
         if place.unusable:
-            remedy = self._settings.remedies.get(place.unusable, "")
+            remedy = self.settings.remedies.get(place.unusable, "")
             return [failed(subject, place.unusable, "a vendor that can be used", remedy=remedy)]
         match place.protocol:
             case VendorProtocol.LOCAL:
@@ -245,31 +245,31 @@ class _Look:
                 assert_never(place.protocol)
 
     async def _local(self, subject: str) -> list[Checked]:
-        problem = await asyncio.to_thread(local_problem_of, self._settings, self._place)
+        problem = await asyncio.to_thread(local_problem_of, self.settings, self.place)
         if problem:
-            remedy = "" if self._settings.destinations else "\n".join(self._settings.endpoint_help())
+            remedy = "" if self.settings.destinations else "\n".join(self.settings.endpoint_help())
             return [failed(subject, problem, "the local model, or another vendor", remedy=remedy)]
-        name = local_model([self._place])
-        asked = await self._asked([name.partition("/")[2]]) if self._request.asks else []
+        name = local_model([self.place])
+        asked = await self._asked([name.partition("/")[2]]) if self.request.asks else []
         return [passed(subject, f"{name} is installed"), *asked]
 
     async def _remote(self, subject: str) -> list[Checked]:
-        asking = asyncio.create_task(self._listed(subject), name=f"models of {self._place.vendor}")
-        asked = await self._asked(self._named) if self._request.asks else []
+        asking = asyncio.create_task(self._listed(subject), name=f"models of {self.place.vendor}")
+        asked = await self._asked(self.named) if self.request.asks else []
         listing, problem = await asking
         answers = any(finding.verdict is Verdict.OK for finding in asked)
         if listing is None:
             return [*problem, *asked]
-        told = [judge_listing(self._place, listing, answers=answers)]
+        told = [judge_listing(self.place, listing, answers=answers)]
         if told[0].verdict is Verdict.ERROR:
             # What it says of each model would be the same sentence again.
             return told
         # A model that was asked has said more than a list can.
-        return [*told, *judge_models(self._place, listing, () if asked else self._named), *asked]
+        return [*told, *judge_models(self.place, listing, () if asked else self.named), *asked]
 
     async def _listed(self, subject: str) -> tuple[Listing | None, list[Checked]]:
         try:
-            listing = await self._bounded(self._vendors.list_models(self._place, timeout_s=self._request.timeout_s))
+            listing = await self._bounded(self.vendors.list_models(self.place, timeout_s=self.request.timeout_s))
         except BatchwrightError as error:
             return None, [failed(subject, str(error), "a vendor that can be asked", remedy="")]
         if listing is None:
@@ -282,21 +282,21 @@ class _Look:
             there_s = parsedate_to_datetime(date).timestamp()
         except (ValueError, OverflowError):
             return
-        self.skew_s = self._clock.now_ms() / 1000 - there_s
+        self.skew_s = self.clock.now_ms() / 1000 - there_s
 
     async def _asked(self, models: Sequence[str]) -> list[Checked]:
         return list(await asyncio.gather(*(self._ask(model) for model in models)))
 
     async def _ask(self, model: str) -> Checked:
-        subject = f"model {self._place.vendor}/{model}"
+        subject = f"model {self.place.vendor}/{model}"
         try:
             answer = await self._bounded(self._send(model))
         except BatchwrightError as error:
             return failed(subject, str(error), "an answer", remedy="")
-        return judge_asked(self._place, model, answer) if answer is not None else self._silent(subject)
+        return judge_asked(self.place, model, answer) if answer is not None else self._silent(subject)
 
     async def _send(self, model: str) -> Answer:
-        vendor = await self._vendors.open(self._place, timeout_s=self._request.timeout_s)
+        vendor = await self.vendors.open(self.place, timeout_s=self.request.timeout_s)
         body = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
         done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         call = vendor.send(
@@ -309,7 +309,7 @@ class _Look:
 
     async def _bounded(self, asking: Awaitable[T]) -> T | None:
         try:
-            async with asyncio.timeout(self._request.timeout_s):
+            async with asyncio.timeout(self.request.timeout_s):
                 return await asking
         except TimeoutError:
             return None
@@ -317,13 +317,13 @@ class _Look:
     def _silent(self, subject: str) -> Checked:
         return failed(
             subject,
-            f"{self._place.base_url} did not answer within {self._request.timeout_s:g} s".lstrip(),
+            f"{self.place.base_url} did not answer within {self.request.timeout_s:g} s".lstrip(),
             "an answer in time",
             remedy="Correct base_url, see to the network, or give it longer with --timeout",
         )
 
     def _limits(self, subject: str) -> Checked:
-        limits = self._settings.limits.get(self._place.vendor)
+        limits = self.settings.limits.get(self.place.vendor)
         texts = [
             f"{number:,} {what}"
             for number, what in (

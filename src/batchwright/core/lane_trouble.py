@@ -304,4 +304,5 @@ class LaneTrouble:
         if trouble is None:
             return ""
         cause, reason, since_s, until_s = trouble
-        return wait_sentence(cause, reason, now_s - since_s, None if until_s == math.inf else until_s - now_s)
+        next_s = None if until_s == math.inf else until_s - now_s
+        return wait_sentence(cause, reason, lasted_s=now_s - since_s, next_s=next_s)

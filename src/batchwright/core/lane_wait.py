@@ -46,10 +46,11 @@ class LaneWait(msgspec.Struct, frozen=True, array_like=True):
     def sentence(self, now_ms: int) -> str:
         """For a person."""
         next_s = max(0, self.until_ms - now_ms) / 1000 if self.until_ms else None
-        return wait_sentence(self.cause, self.reason, max(0, now_ms - self.since_ms) / 1000, next_s)
+        lasted_s = max(0, now_ms - self.since_ms) / 1000
+        return wait_sentence(self.cause, self.reason, lasted_s=lasted_s, next_s=next_s)
 
 
-def wait_sentence(cause: WaitCause, reason: str, lasted_s: float, next_s: float | None) -> str:
+def wait_sentence(cause: WaitCause, reason: str, *, lasted_s: float, next_s: float | None) -> str:
     """`lasted_s`: for how long so far. `next_s`: until the moment that `LaneWait.until_ms` means; None: not known."""
     lasted = rough_duration(lasted_s)
     match cause:
