@@ -100,7 +100,7 @@ def test_withdrawn_rows_free_their_places_and_teach_nothing() -> None:
     drive = Driver()
     assert drive.send_all() == 16
     for _ in range(16):
-        drive.lane.withdraw(drive.now_s, 0)
+        drive.lane.withdraw(0)
     assert (drive.lane.in_flight, drive.lane.limit) == (0, 16)
     assert drive.send_all() == 16
 
@@ -291,7 +291,7 @@ def test_a_row_that_was_not_sent_costs_no_pace() -> None:
         assert drive.admit(600) == 0.0
         drive.end(UNREACHABLE, tokens_reserved=600)
     assert drive.admit(600) == 0.0
-    drive.lane.withdraw(drive.now_s, 600)
+    drive.lane.withdraw(600)
     assert drive.admit(600) == 0.0
     assert drive.admit(600) > 1.0
 
@@ -397,7 +397,7 @@ def test_a_withdrawn_probe_does_not_block_the_next_one() -> None:
     drive.into_outage()
     drive.pass_s(1.0)
     assert drive.admit() == 0.0
-    drive.lane.withdraw(drive.now_s, 0)
+    drive.lane.withdraw(0)
     assert drive.admit() == 0.0
 
 
@@ -409,13 +409,13 @@ def test_money_or_key_pauses_it_until_a_probe_succeeds() -> None:
     drive.lane.pause(drive.now_s, "quota_exhausted (429 insufficient_quota): top up")
     assert drive.admit() == math.inf
     assert drive.lane.waiting(drive.now_s) == "paused: quota_exhausted (429 insufficient_quota): top up"
-    drive.lane.probe(drive.now_s)
+    drive.lane.probe()
     assert drive.admit() == 0.0
     assert drive.admit() == math.inf
     drive.end(FailureKind.QUOTA_EXHAUSTED)
     assert drive.lane.paused_reason
     assert drive.admit() == math.inf
-    drive.lane.probe(drive.now_s)
+    drive.lane.probe()
     drive.turn([OK])
     assert drive.lane.paused_reason == ""
     assert drive.send_all() >= 16
@@ -430,7 +430,7 @@ def test_an_answer_to_a_row_sent_before_the_pause_does_not_end_it() -> None:
     drive.end(FailureKind.QUOTA_EXHAUSTED, sent_s=sent_s)
     drive.lane.pause(drive.now_s, "no money")
     drive.end(OK, sent_s=sent_s)
-    drive.lane.probe(drive.now_s)
+    drive.lane.probe()
     drive.pass_s(1.0)
     assert drive.admit() == 0.0
     drive.end(OK, sent_s=sent_s)
@@ -442,7 +442,7 @@ def test_a_probe_goes_beside_a_full_lane_and_through_a_wait() -> None:
     drive.send_all()
     drive.end(OK, limits=Limits(remaining_requests=0.0, reset_s=500.0))
     drive.lane.pause(drive.now_s, "no money")
-    drive.lane.probe(drive.now_s)
+    drive.lane.probe()
     assert drive.admit() == 0.0
     assert drive.admit() == math.inf
 
@@ -450,7 +450,7 @@ def test_a_probe_goes_beside_a_full_lane_and_through_a_wait() -> None:
 def test_a_probe_of_a_lane_that_is_not_paused_allows_nothing_extra() -> None:
     drive = Driver(start=2, ceiling=2)
     drive.send_all()
-    drive.lane.probe(drive.now_s)
+    drive.lane.probe()
     assert drive.admit() == math.inf
 
 

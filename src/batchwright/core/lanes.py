@@ -186,7 +186,7 @@ class Lane:
         if floor_s > 0.0:
             self._trouble.wait_until(now_s, floor_s, returning=adaptive.limit)
 
-    def withdraw(self, now_s: float, tokens: int) -> None:
+    def withdraw(self, tokens: int) -> None:
         """An admitted row was not sent, or was aborted: nothing is learned, and its place and pace are free again."""
         self.in_flight -= 1
         self._give_back(1, tokens)
@@ -233,7 +233,7 @@ class Lane:
         """Pauses for good, for a reason that only a person can end (money, key)."""
         self._trouble.pause(now_s, reason)
 
-    def probe(self, now_s: float) -> None:
+    def probe(self) -> None:
         """Lets a paused lane send one row, now, whatever held it; its success ends the pause."""
         self._trouble.allow_probe()
 

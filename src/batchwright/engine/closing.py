@@ -238,7 +238,7 @@ class Closing:
                 await self._writer.do(partial(self._store.clear_lane, text))
             if lane.paused_reason and not self._worker.only_batch and now_s >= desk.probe_at_s:
                 desk.probe_at_s = now_s + self._worker.settings.lane_probe_s
-                lane.probe(now_s)
+                lane.probe()
                 await self._writer.do(partial(self._store.clear_lane, text))
                 desk.probing = True
                 desk.probe_mark = desk.answered

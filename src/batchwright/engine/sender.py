@@ -241,7 +241,7 @@ class Sender:
         for row, attempt in list(segment.flights.items()):
             assert attempt.call is not None
             attempt.call.abort()
-            attempt.desk.lane.withdraw(now_s, attempt.tokens)
+            attempt.desk.lane.withdraw(attempt.tokens)
             del segment.flights[row]
             segment.context.in_flight -= 1
             self.in_flight -= 1
