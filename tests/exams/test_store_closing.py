@@ -83,7 +83,7 @@ def test_a_dead_workers_segment_is_closed_by_whoever_sweeps(store: Store) -> Non
     lost.checkpoint(found.reserve(0, 1).change(), allowances=[AllowanceRequest(batch_id="batch_a", picousd=60)])
     store.request_close("batch_a", FailureKind.CANCELLED, 3_000)
     assert store.close_step("batch_a", 3_000) == 0
-    store.mark_dead([lost.id], 3_000)
+    store.mark_dead([lost.id])
     assert store.close_step("batch_a", 3_000) == 1
     row = store.get_batch("batch_a")
     assert row.facts.settled

@@ -115,7 +115,7 @@ def test_usage_of_calls_is_added_and_counts_for_the_budget(store: Store) -> None
     key = UsageKey("2026-11-30", "ACME", "m", "acme", "acme", "key_a")
     store.add_usage(worker.id, {key: UsageSum(answers=1, prompt_tokens=3, cost_picousd=60)}, 1_000)
     assert paused(store, "batch_1") == []
-    store.end_worker(worker.id, 1_500)
+    store.end_worker(worker.id)
     store.add_usage(worker.id, {key: UsageSum(answers=1, no_usage=1, cost_picousd=40)}, 2_000)
     (line,) = store.read_usage(tenant="acme")
     assert line.key == key
@@ -158,7 +158,7 @@ def test_what_is_drawn_under_a_key_stays_within_its_budget_whoever_draws(store: 
     assert (result.key_short, result.key_held) == (frozenset({"batch_2"}), frozenset()), (
         "not even without what others hold"
     )
-    store.mark_dead([first.id], 2_000)
+    store.mark_dead([first.id])
     assert draw(second, "batch_2", 50, least=20).allowances == {"batch_2": 0}, "its rows may still be out"
     second.claim(10)
     assert draw(second, "batch_2", 500).allowances == {"batch_2": 65}
@@ -182,6 +182,6 @@ def test_a_calls_draw_ends_with_its_worker(store: Store) -> None:
     worker, other = Worker(store, "one"), Worker(store, "other")
     assert store.hold_credit(worker.id, "key_a", 80, 80) == 80
     assert store.hold_credit(other.id, "key_a", 80, 80) == 0
-    store.end_worker(worker.id, 2_000)
+    store.end_worker(worker.id)
     assert store.hold_credit(other.id, "key_a", 80, 80) == 80
     assert store.hold_credit(other.id, "key_none", 80, 80) == 80, "there is no budget"

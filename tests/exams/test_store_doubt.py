@@ -34,7 +34,7 @@ def lose(store: Store, name: str, *rows: int) -> Held:
     worker = Worker(store, name)
     found = worker.one()
     worker.checkpoint(found.reserve(*rows).change())
-    assert store.mark_dead([worker.id], 3_000) == 1
+    assert store.mark_dead([worker.id]) == 1
     return found
 
 
@@ -44,7 +44,7 @@ def test_heartbeats_renew_until_the_worker_is_marked_dead(store: Store) -> None:
     (row,) = store.live_workers()
     assert (row.worker, row.host, row.pid) == (worker.id, "here", 7)
     assert (row.started_at_ms, row.heartbeat_ms, row.note) == (1_000, 2_000, "KEY is not set")
-    assert store.mark_dead([worker.id], 3_000) == 0
+    assert store.mark_dead([worker.id]) == 0
     assert not store.heartbeat(worker.id, 3_000)
     assert not store.heartbeat(WorkerId("nobody", "1"), 3_000)
     assert store.live_workers() == []
@@ -69,7 +69,7 @@ def test_rows_at_a_service_that_knows_its_submits_are_in_no_doubt(store: Store) 
         tally = store.get_batch(batch_id).tally
         assert (tally.attempts, tally.doubts, tally.possible_picousd, tally.counts) == (0, 0, 0, {})
         assert store.check(batch_id) == []
-        store.end_worker(taker.id, 9_000)
+        store.end_worker(taker.id)
         Worker(store, f"last-{policy.value}").run()
 
 
@@ -102,14 +102,14 @@ def test_what_lanes_wait_for_is_read_with_the_batches_of_those_lanes_while_the_w
         "first": (busy, other),
         "second": (longer,),
     }
-    store.mark_dead([first.id], 3_000)
+    store.mark_dead([first.id])
     assert store.get_batch("batch_a").waits == (longer,)
     assert store.heartbeat(second.id, 3_000), "and says nothing of waits any more"
     assert store.get_batch("batch_a").waits == ()
     assert store.heartbeat(second.id, 3_000, waits=[longer])
     second.run()
     assert store.get_batch("batch_a").waits == (), "it has ended"
-    store.end_worker(second.id, 4_000)
+    store.end_worker(second.id)
     assert store.backlog().waits == ()
 
 
@@ -185,7 +185,7 @@ def test_a_row_with_others_out_beside_it_is_not_blamed(store: Store) -> None:
         lost = Worker(store, name)
         one, two = lost.claim(limit=2)
         lost.checkpoint(one.reserve(2).change(), two.reserve(0).change())
-        store.mark_dead([lost.id], 3_000)
+        store.mark_dead([lost.id])
     one, two = Worker(store).claim(limit=2)
     assert (one.claimed.row_map, two.claimed.row_map) == (bytes(4), bytes(4))
     assert (one.claimed.suspects, two.claimed.suspects) == ((2,), (0,))
@@ -203,7 +203,7 @@ def test_a_row_that_was_out_at_five_deaths_is_a_suspect_until_it_ends(store: Sto
     assert (found.claimed.first, found.claimed.suspects) == ((0, 1), ())
     worker.checkpoint(found.reserve(0, 1, 2, 3).change())
     worker.checkpoint(found.answer(0).change())
-    store.mark_dead([worker.id], 3_000)
+    store.mark_dead([worker.id])
     worker = Worker(store, "sixth")
     found = worker.one()
     assert (found.claimed.first, found.claimed.suspects) == ((1, 2, 3), (1,)), "an outcome of another row clears nobody"
@@ -220,7 +220,7 @@ def test_a_row_that_was_out_alone_at_a_death_stays_a_suspect_whatever_the_others
     worker.checkpoint(found.reserve(0).change())
     worker.checkpoint(found.answer(0).change())
     worker.checkpoint(found.reserve(1, 2).change())
-    store.mark_dead([worker.id], 3_000)
+    store.mark_dead([worker.id])
     found = (worker := Worker(store, "third")).one()
     assert (found.claimed.first, found.claimed.suspects) == ((1, 2), (2,))
     worker.checkpoint(found.change(release=Release.WAITING))
@@ -239,7 +239,7 @@ def test_giving_back_is_no_death(store: Store) -> None:
         worker = Worker(store, name)
         found = worker.one()
         worker.checkpoint(found.reserve(2).change())
-        store.end_worker(worker.id, 3_000)
+        store.end_worker(worker.id)
     last = Worker(store)
     found = last.one()
     assert found.claimed.row_map == bytes(4)
@@ -253,7 +253,7 @@ def test_under_fail_a_row_in_doubt_ends(store: Store) -> None:
     lost = Worker(store, "lost")
     first, second = lost.claim(limit=2)
     lost.checkpoint(first.reserve(0, 1, 2, 3).change(), second.reserve(0).change())
-    store.mark_dead([lost.id], 3_000)
+    store.mark_dead([lost.id])
     worker = Worker(store)
     (found,) = worker.claim(limit=9)
     assert found.key == second.key, "the first ended with its doubt: it settles and is not given out"
@@ -279,7 +279,7 @@ def test_a_row_whose_attempts_are_used_up_ends_in_doubt(store: Store) -> None:
     lose(store, "first", 1, 2)
     lose(store, "second", 1)
     assert Worker(store, "third").one().claimed.row_map == bytes(4), "the first death had another row out as well"
-    store.mark_dead([Worker(store, "third").id], 3_000)
+    store.mark_dead([Worker(store, "third").id])
     lose(store, "fourth", 1)
     assert Worker(store).one().claimed.row_map == bytes([PENDING, IN_DOUBT, PENDING, PENDING])
 
@@ -290,7 +290,7 @@ def test_a_dead_workers_answers_count_and_only_the_rest_is_in_doubt(store: Store
     found = lost.one()
     lost.checkpoint(found.reserve(0, 1).change())
     lost.checkpoint(found.answer(0).change())
-    store.mark_dead([lost.id], 3_000)
+    store.mark_dead([lost.id])
     assert maps(store, "batch_a") == [bytes([OK, RESERVED, PENDING, PENDING])]
     worker = Worker(store)
     worker.finish(worker.one())
@@ -339,7 +339,7 @@ def test_a_dead_workers_allowance_pays_for_its_doubt_and_the_rest_returns(store:
     first, second = lost.claim(limit=2)
     assert draw(lost, 100) == 100
     lost.checkpoint(first.reserve(0, 1).change(), second.reserve(0).change())
-    store.mark_dead([lost.id], 3_000)
+    store.mark_dead([lost.id])
     assert taken(store) == 100, "nothing is given back before the doubt is dealt with"
 
     worker = Worker(store)
@@ -356,7 +356,7 @@ def test_what_a_gone_worker_says_of_its_allowance_is_not_heard(store: Store) -> 
     found = lost.one()
     draw(lost, 2 * WORST)
     lost.checkpoint(found.reserve(0, 1).change())
-    store.mark_dead([lost.id], 3_000)
+    store.mark_dead([lost.id])
     lost.checkpoint(found.answer(0).change(), spent={"batch_a": WORST})
     draw(lost, -WORST)
     assert draw(lost, WORST) == 0
@@ -373,7 +373,7 @@ def test_an_orphan_that_comes_after_the_doubt_was_charged_is_counted_once(store:
     found = lost.one()
     draw(lost, WORST)
     lost.checkpoint(found.reserve(0).change())
-    store.mark_dead([lost.id], 3_000)
+    store.mark_dead([lost.id])
     Worker(store).one()
     lost.checkpoint(found.answer(0).change())
     tally = store.get_batch("batch_a").tally
@@ -394,9 +394,9 @@ def test_a_gone_worker_that_holds_nothing_keeps_no_allowance(store: Store) -> No
     dead, ended = Worker(store, "dead"), Worker(store, "ended")
     draw(dead, 30)
     draw(ended, 30)
-    store.mark_dead([dead.id], 3_000)
+    store.mark_dead([dead.id])
     assert taken(store) == 30
-    store.end_worker(ended.id, 3_000)
+    store.end_worker(ended.id)
     assert taken(store) == 0
 
 
@@ -405,7 +405,7 @@ def test_orphan_spend_counts_towards_the_cap(store: Store) -> None:
     lost = Worker(store, "lost")
     found = lost.one()
     lost.checkpoint(found.reserve(0).change())
-    store.mark_dead([lost.id], 3_000)
+    store.mark_dead([lost.id])
     lost.checkpoint(found.answer(0).change())
     assert taken(store) == COST
 

@@ -230,7 +230,7 @@ def test_a_round_of_a_batch_reads_the_file_again(store: Store) -> None:
     sweep(store)
     worker = Worker(store)
     worker.run(byte=FAILED)
-    assert store.reopen("batch_a", frozenset({FAILED}), 3_000).rows == 8
+    assert store.reopen("batch_a", frozenset({FAILED})).rows == 8
     sweep(store)
     assert [row.body for row in worker.one().claimed.input.rows] == BODIES
 
@@ -287,7 +287,7 @@ def test_a_refused_batch_has_no_rows_and_stands(store: Store) -> None:
     assert Worker(store).claim() == []
     for refused in (
         lambda: store.request_close("batch_a", FailureKind.CANCELLED, 3_500),
-        lambda: store.reopen("batch_a", frozenset({46}), 3_500),
+        lambda: store.reopen("batch_a", frozenset({46})),
         lambda: store.close_intake("batch_a", 3_500),
     ):
         with pytest.raises(WrongState):
@@ -341,7 +341,7 @@ def test_files_of_a_batch_come_with_its_end_and_go_with_its_round(store: Store) 
     assert store.get_file_batch("batch_a").error_file_id == row.error_file_id
     assert store.sweep_files(ended_ms + DAY_MS) == 0, "they have no bytes of their own"
 
-    store.reopen("batch_a", frozenset({16}), ended_ms)
+    store.reopen("batch_a", frozenset({16}))
     assert store.get_file_batch("batch_a").output_file_id == ""
     assert names(store, ended_ms) == ["file-a"]
     Worker(store, name="next").run()

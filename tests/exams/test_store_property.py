@@ -84,11 +84,11 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(hand=hands)
     def die(self, hand: Hand) -> None:
-        self.store.mark_dead([hand.worker.id], self.now_ms)
+        self.store.mark_dead([hand.worker.id])
 
     @rule(target=hands, hand=consumes(hands))
     def end(self, hand: Hand) -> object:
-        self.store.end_worker(hand.worker.id, self.now_ms)
+        self.store.end_worker(hand.worker.id)
         return multiple()
 
     @rule(hand=hands, limit=st.integers(1, 3), exclude=st.sampled_from(["", "a", "b"]))
@@ -171,7 +171,7 @@ class AnyOrder(RuleBasedStateMachine):
         if batch_id not in self.batches:
             return
         try:
-            reopened = self.store.reopen(batch_id, frozenset(chosen), self.now_ms)
+            reopened = self.store.reopen(batch_id, frozenset(chosen))
         except WrongState:
             assert batch_id not in self.settled
             return

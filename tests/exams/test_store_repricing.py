@@ -112,7 +112,7 @@ def test_only_a_batch_that_has_ended(store: Store) -> None:
         store.reprice(change_of(store, 0), 5_000)
     worker.run()
     change = change_of(store, 0)
-    store.reopen("batch_a", frozenset({OK}), 5_000)
+    store.reopen("batch_a", frozenset({OK}))
     with pytest.raises(WrongState, match="a new round"):
         store.reprice(change, 5_000)
     worker.run()
@@ -129,7 +129,7 @@ def test_a_round_goes_on_from_the_new_cost(store: Store) -> None:
     worker = settled(store)
     for number in (0, 1):
         assert store.reprice(change_of(store, number), 5_000)
-    store.reopen("batch_a", frozenset({OK}), 6_000)
+    store.reopen("batch_a", frozenset({OK}))
     assert store.check("batch_a") == []
     found = worker.one(now_ms=6_000)
     assert {record.cost_picousd for record in found.claimed.previous_records.values()} == {COST + MORE}
@@ -144,7 +144,7 @@ def test_a_round_goes_on_from_the_new_cost(store: Store) -> None:
 def test_notes_and_earlier_answers_of_a_closed_segment(store: Store) -> None:
     """A cancelled row keeps its note, with a cost; a reopened one has its answer back, with the cost of the note."""
     worker = settled(store, 1)
-    store.reopen("batch_a", frozenset({OK}), 3_000)
+    store.reopen("batch_a", frozenset({OK}))
     found = worker.one()
     worker.checkpoint(found.reserve(0, 1, 2).change())
     worker.checkpoint(found.note(0).answer(1).change())

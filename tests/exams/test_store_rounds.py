@@ -31,7 +31,7 @@ def run_mixed(store: Store) -> Worker:
 
 def test_a_round_opens_the_chosen_rows_and_counts_on(store: Store) -> None:
     worker = run_mixed(store)
-    reopened = store.reopen("batch_a", WITHOUT_SUCCESS, 5_000, deadline_ms=9_000)
+    reopened = store.reopen("batch_a", WITHOUT_SUCCESS, deadline_ms=9_000)
     assert (reopened.rows, reopened.segments, reopened.round) == (2, 1, 1)
     row = store.get_batch("batch_a")
     assert (row.round, row.deadline_ms, row.settled_at_ms, row.segments_open) == (1, 9_000, 0, 1)
@@ -57,7 +57,7 @@ def test_a_round_opens_the_chosen_rows_and_counts_on(store: Store) -> None:
 
 def test_flags_are_the_only_way_back_from_a_success(store: Store) -> None:
     worker = run_mixed(store)
-    assert store.reopen("batch_a", frozenset({TRUNCATED}), 5_000).rows == 1
+    assert store.reopen("batch_a", frozenset({TRUNCATED})).rows == 1
     assert maps(store, "batch_a")[0] == bytes([OK, FAILED, PENDING, FAILED])
     worker.run()
     assert maps(store, "batch_a")[0] == bytes([OK, FAILED, OK, FAILED])
@@ -66,7 +66,7 @@ def test_flags_are_the_only_way_back_from_a_success(store: Store) -> None:
 def test_no_row_chosen_changes_nothing(store: Store) -> None:
     run_mixed(store)
     before = store.get_batch("batch_a")
-    reopened = store.reopen("batch_a", frozenset({CANCELLED}), 5_000)
+    reopened = store.reopen("batch_a", frozenset({CANCELLED}))
     assert (reopened.rows, reopened.segments, reopened.round) == (0, 0, 0)
     assert store.get_batch("batch_a") == before
 
@@ -74,15 +74,15 @@ def test_no_row_chosen_changes_nothing(store: Store) -> None:
 def test_only_ended_rows_of_an_ended_batch_are_opened(store: Store) -> None:
     submit(store, "batch_a", [new_segment(0)])
     with pytest.raises(WrongState, match="has not ended"):
-        store.reopen("batch_a", WITHOUT_SUCCESS, 5_000)
+        store.reopen("batch_a", WITHOUT_SUCCESS)
     Worker(store).run()
     with pytest.raises(ValueError, match="only rows that have ended"):
-        store.reopen("batch_a", frozenset({PENDING}), 5_000)
+        store.reopen("batch_a", frozenset({PENDING}))
 
 
 def test_an_answer_is_never_replaced_by_a_failure(store: Store) -> None:
     worker = run_mixed(store)
-    store.reopen("batch_a", frozenset({TRUNCATED}), 5_000)
+    store.reopen("batch_a", frozenset({TRUNCATED}))
     worker.run(byte=FAILED)
     assert maps(store, "batch_a")[0] == bytes([OK, FAILED, TRUNCATED, FAILED])
     view = next(iter(store.read_segments("batch_a")))
@@ -92,7 +92,7 @@ def test_an_answer_is_never_replaced_by_a_failure(store: Store) -> None:
 
 def test_a_round_that_is_closed_before_a_row_is_sent_restores_it(store: Store) -> None:
     worker = run_mixed(store)
-    store.reopen("batch_a", WITHOUT_SUCCESS | {TRUNCATED}, 5_000)
+    store.reopen("batch_a", WITHOUT_SUCCESS | {TRUNCATED})
     store.request_close("batch_a", FailureKind.CANCELLED, 6_000)
     store.close_step("batch_a", 6_000)
     row = store.get_batch("batch_a")
@@ -106,7 +106,7 @@ def test_a_round_that_is_closed_before_a_row_is_sent_restores_it(store: Store) -
 
 def test_a_note_of_a_closed_round_adds_its_cost_to_the_answer_that_stands(store: Store) -> None:
     worker = run_mixed(store)
-    store.reopen("batch_a", frozenset({TRUNCATED}), 5_000)
+    store.reopen("batch_a", frozenset({TRUNCATED}))
     found = worker.one()
     worker.checkpoint(found.reserve(2).change())
     worker.checkpoint(found.note(2, cost=3).change())
@@ -122,7 +122,7 @@ def test_a_note_of_a_closed_round_adds_its_cost_to_the_answer_that_stands(store:
 
     expect()
     # Another round merges the segment's parts: the answer behind the note must come through that too.
-    store.reopen("batch_a", frozenset({FAILED}), 7_000)
+    store.reopen("batch_a", frozenset({FAILED}))
     worker.run(byte=FAILED)
     expect()
 
@@ -131,7 +131,7 @@ def test_cancelled_rows_are_opened_by_the_next_round(store: Store) -> None:
     submit(store, "batch_a", [new_segment(0), new_segment(1)])
     store.request_close("batch_a", FailureKind.CANCELLED, 2_000)
     store.close_step("batch_a", 2_000)
-    assert store.reopen("batch_a", WITHOUT_SUCCESS, 3_000).rows == 8
+    assert store.reopen("batch_a", WITHOUT_SUCCESS).rows == 8
     row = store.get_batch("batch_a")
     assert not row.facts.cancel_requested
     assert maps(store, "batch_a") == [bytes(4), bytes(4)]
@@ -145,7 +145,7 @@ def test_a_new_round_clears_what_stood_in_its_way(store: Store) -> None:
     store.pause_batch("batch_a", Pause(cause=PauseCause.GATE, reason="", since_ms=1))
     assert store.expire_due(5_000) == ["batch_a"]
     store.close_step("batch_a", 5_000)
-    store.reopen("batch_a", WITHOUT_SUCCESS, 6_000)
+    store.reopen("batch_a", WITHOUT_SUCCESS)
     row = store.get_batch("batch_a")
     assert (row.facts.expired, row.facts.paused, row.pauses, row.deadline_ms) == (False, False, (), 0)
     assert Worker(store).run() == 1
@@ -155,12 +155,12 @@ def test_doubt_in_a_later_round_gives_an_answer_back(store: Store) -> None:
     submit(store, "batch_a", [new_segment(0)], spec(policy=OnUncertain.FAIL))
     worker = Worker(store)
     worker.finish(worker.one(), byte=TRUNCATED)
-    store.reopen("batch_a", frozenset({TRUNCATED}), 5_000)
+    store.reopen("batch_a", frozenset({TRUNCATED}))
     lost = Worker(store, "lost")
     found = lost.one()
     lost.checkpoint(found.reserve(0, 1, 2, 3).change())
     lost.checkpoint(found.note(0, cost=3).change())
-    store.mark_dead([lost.id], 6_000)
+    store.mark_dead([lost.id])
     assert worker.claim() == []
     row = store.get_batch("batch_a")
     assert (row.facts.settled, row.tally.counts) == (True, {TRUNCATED: 4})
@@ -174,11 +174,11 @@ def test_attempts_are_used_up_by_round(store: Store) -> None:
     submit(store, "batch_a", [new_segment(0)], spec(max_attempts=2))
     worker = Worker(store)
     worker.finish(worker.one(), byte=FAILED)
-    store.reopen("batch_a", WITHOUT_SUCCESS, 5_000)
+    store.reopen("batch_a", WITHOUT_SUCCESS)
     lost = Worker(store, "lost")
     found = lost.one()
     lost.checkpoint(found.reserve(0).change())
-    store.mark_dead([lost.id], 6_000)
+    store.mark_dead([lost.id])
     again = worker.one()
     assert again.claimed.row_map == bytes(4), "one attempt of two is used up in this round"
     assert again.claimed.records[0].attempts == 2
@@ -191,13 +191,13 @@ def test_deaths_are_counted_by_round(store: Store) -> None:
         lost = Worker(store, name)
         found = lost.one()
         lost.checkpoint(found.reserve(2).change())
-        store.mark_dead([lost.id], 3_000)
+        store.mark_dead([lost.id])
 
     lose("first")
     lose("second")
     store.request_close("batch_a", FailureKind.CANCELLED, 4_000)
     store.close_step("batch_a", 4_000)
-    store.reopen("batch_a", WITHOUT_SUCCESS, 5_000)
+    store.reopen("batch_a", WITHOUT_SUCCESS)
     lose("third")
     assert Worker(store).one().claimed.row_map == bytes(4)
 
@@ -218,7 +218,7 @@ def test_a_crash_in_the_middle_of_a_reopening_goes_on(store: Store, monkeypatch:
 
     monkeypatch.setattr(rounds, "_step", crash)
     with pytest.raises(KeyboardInterrupt):
-        store.reopen("batch_a", WITHOUT_SUCCESS, 5_000, deadline_ms=9_000)
+        store.reopen("batch_a", WITHOUT_SUCCESS, deadline_ms=9_000)
     row = store.get_batch("batch_a")
     assert (row.facts.reopening, row.segments_open) == (True, 6)
     assert derive(row.facts, row.tally) is BatchState.ACCEPTING
@@ -226,7 +226,7 @@ def test_a_crash_in_the_middle_of_a_reopening_goes_on(store: Store, monkeypatch:
     assert store.check("batch_a") == []
 
     monkeypatch.setattr(rounds, "_step", whole)
-    reopened = store.reopen("batch_a", frozenset({OK}), 5_000)
+    reopened = store.reopen("batch_a", frozenset({OK}))
     assert (reopened.rows, reopened.segments, reopened.round) == (28, 7, 1)
     assert store.get_batch("batch_a").deadline_ms == 9_000
     assert worker.run() == 7
@@ -241,4 +241,4 @@ def test_cost_sums_over_three_rounds(store: Store) -> None:
         assert store.get_batch("batch_a").tally.cost_picousd == 8 * COST * (round_ + 1)
         assert store.get_batch("batch_a").tally.counts == {FAILED: 8}
         assert store.check("batch_a") == []
-        store.reopen("batch_a", WITHOUT_SUCCESS, 5_000)
+        store.reopen("batch_a", WITHOUT_SUCCESS)

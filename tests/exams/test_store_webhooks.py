@@ -123,7 +123,7 @@ def test_a_batch_of_refused_rows_alone(store: Store) -> None:
 def test_each_round_and_its_end(store: Store) -> None:
     add(store)
     run_batch(store, byte=FAILED)
-    store.reopen("batch_a", row_map.RETRIED_BYTES, 3_000)
+    store.reopen("batch_a", row_map.RETRIED_BYTES)
     Worker(store, "again").run(now_ms=4_000)
     assert told(store) == [("batch_a", EventType.FAILED, 0), ("batch_a", EventType.COMPLETED, 1)]
     assert len({item.event_id for item in page(store)}) == 2

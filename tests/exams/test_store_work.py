@@ -58,7 +58,7 @@ def test_a_segment_lost_with_its_worker_comes_before_all_others(store: Store) ->
     assert numbers(lost.claim(limit=3)) == [("batch_a", 0), ("batch_a", 1), ("batch_a", 2)]
     other = Worker(store, "other")
     given = other.one()
-    assert store.mark_dead([lost.id], 3_000) == 3
+    assert store.mark_dead([lost.id]) == 3
     other.checkpoint(given.change(release=Release.WAITING))
     found = other.claim(limit=9)
     assert numbers(found) == [("batch_a", number) for number in (0, 1, 2, 3)]
@@ -68,7 +68,7 @@ def test_a_segment_lost_with_its_worker_comes_before_all_others(store: Store) ->
     lost = Worker(store, "lost again")
     lost.one()
     other.checkpoint(found[1].change(release=Release.WAITING))
-    store.mark_dead([lost.id], 3_000)
+    store.mark_dead([lost.id])
     assert numbers(other.claim(limit=9)) == [("batch_a", number) for number in (2, 1, 3)]
 
 
@@ -123,7 +123,7 @@ def test_a_stale_epoch_writes_nothing_but_orphan_spend(store: Store) -> None:
     old, new = Worker(store, "old"), Worker(store, "new")
     stale = old.one()
     old.checkpoint(stale.reserve(0, 1).change())
-    store.mark_dead([old.id], 3_000)
+    store.mark_dead([old.id])
     before = maps(store, "batch_a")
     result = old.checkpoint(stale.answer(0).change())
     assert result.lost == {SegmentKey("batch_a", 0)}
@@ -208,7 +208,7 @@ def test_a_worker_must_be_registered(store: Store) -> None:
 def test_a_worker_that_was_marked_dead_gets_nothing_more(store: Store) -> None:
     submit(store, "batch_a", [new_segment(0)])
     worker = Worker(store)
-    store.mark_dead([worker.id], 3_000)
+    store.mark_dead([worker.id])
     assert worker.claim() == []
     assert not store.heartbeat(worker.id, 3_000)
 
@@ -248,7 +248,7 @@ def test_the_gate_is_passed_for_the_round(store: Store) -> None:
     worker.checkpoint(gate_passed=["batch_a"])
     assert store.get_batch("batch_a").gate_passed
     worker.run()
-    store.reopen("batch_a", frozenset({OK}), 3_000)
+    store.reopen("batch_a", frozenset({OK}))
     assert not store.get_batch("batch_a").gate_passed
 
 
@@ -273,7 +273,7 @@ def test_a_release_can_narrow_the_lanes_until_the_next_round(store: Store) -> No
     assert worker.claim(exclude=frozenset({("batch_a", "b")})) == []
     worker.run()
     assert store.open_lane_sets("batch_a") == frozenset()
-    store.reopen("batch_a", frozenset({OK}), 3_000)
+    store.reopen("batch_a", frozenset({OK}))
     assert store.open_lane_sets("batch_a") == {"a\nb"}
     assert worker.one().claimed.lane_set == "a\nb"
 

@@ -230,7 +230,7 @@ os.kill(os.getpid(), 9)
     killed = subprocess.run([sys.executable, "-c", script, str(path)], env=environment, check=False)
     assert killed.returncode != 0
     (row,) = store.live_workers()
-    assert store.mark_dead([row.worker], 3_000) == 1
+    assert store.mark_dead([row.worker]) == 1
     worker = Worker(store)
     found = worker.one()
     assert found.claimed.first == (0,)

@@ -168,7 +168,7 @@ class User:
             now_ms = process.clock.now_ms()
             deadline_ms = now_ms + int(deadline_s * 1000) if deadline_s else 0
             try:
-                return process.store.reopen(batch_id, chosen, now_ms, deadline_ms).rows
+                return process.store.reopen(batch_id, chosen, deadline_ms=deadline_ms).rows
             except CallerError:
                 return 0  # the first try had landed, and the round runs
 

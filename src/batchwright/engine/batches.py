@@ -270,7 +270,7 @@ class StoreBatches:
         await self._check_credit((await self._get(batch_id)).tenant.key_id)
         now_ms = self._clock.now_ms()
         deadline_ms = now_ms + int(deadline_s * 1000) if deadline_s else 0
-        reopened = await self._writer.do(lambda: self._store.reopen(batch_id, chosen, now_ms, deadline_ms))
+        reopened = await self._writer.do(lambda: self._store.reopen(batch_id, chosen, deadline_ms=deadline_ms))
         self.claimable()
         return reopened.rows
 

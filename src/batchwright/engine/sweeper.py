@@ -40,7 +40,7 @@ class Sweeper:
         """Marks workers dead whose lease has run out, or whose lock on this machine can be taken. Needs no lease."""
         dead = [row.worker for row in self._store.live_workers() if self._is_dead(row, now_ms)]
         if dead:
-            self._store.mark_dead(dead, now_ms)
+            self._store.mark_dead(dead)
         return len(dead)
 
     def sweep(self, now_ms: int, *, keep_ended_ms: int = 0) -> None:

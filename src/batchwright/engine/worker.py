@@ -220,7 +220,7 @@ class Worker:
             heart.cancel()
             if self.calls is not None:
                 await self.calls.flush()
-            await self.parts.writer.do(lambda: store.end_worker(self.identity, self._clock.now_ms()))
+            await self.parts.writer.do(lambda: store.end_worker(self.identity))
             if self._failure is not None:
                 raise self._failure
         finally:

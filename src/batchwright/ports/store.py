@@ -122,10 +122,10 @@ class Store(Keys, FileStore, Webhooks, Protocol):
         """Renews the worker's lease, and says which lanes it sends to and what holds some of them back. False: it was
         marked dead; it must stop at once and come back as another."""
 
-    def end_worker(self, worker: WorkerId, now_ms: int) -> None:
+    def end_worker(self, worker: WorkerId) -> None:
         """Orderly end: segments it still holds become `waiting` without a death; what they reserved is in doubt."""
 
-    def mark_dead(self, workers: Sequence[WorkerId], now_ms: int) -> int:
+    def mark_dead(self, workers: Sequence[WorkerId]) -> int:
         """Segments of these become claimable at once, a death each; returns how many. Their epochs still fence."""
 
     def live_workers(self) -> list[WorkerRow]:
@@ -185,7 +185,7 @@ class Store(Keys, FileStore, Webhooks, Protocol):
         """A named lease (the sweeper's): true if it is now the owner's."""
 
     # rounds ------------------------------------------------------------------------------------------------------
-    def reopen(self, batch_id: str, chosen: frozenset[int], now_ms: int, deadline_ms: int = 0) -> Reopened:
+    def reopen(self, batch_id: str, chosen: frozenset[int], *, deadline_ms: int = 0) -> Reopened:
         """A new round for rows whose byte (as it counts) is in `chosen`: transactions of at most 1,000 segments, of
         which only the last makes the round claimable (`reopening` until then; asked again after a crash it goes on).
 

@@ -118,11 +118,11 @@ class SqlStore:
         with self._connections.write() as connection:
             return workers.heartbeat(connection, worker, now_ms=now_ms, words=(note, lanes, waits))
 
-    def end_worker(self, worker: WorkerId, now_ms: int) -> None:
+    def end_worker(self, worker: WorkerId) -> None:
         with self._connections.write() as connection:
             workers.end(connection, worker)
 
-    def mark_dead(self, workers_: Sequence[WorkerId], now_ms: int) -> int:
+    def mark_dead(self, workers_: Sequence[WorkerId]) -> int:
         with self._connections.write() as connection:
             return workers.mark_dead(connection, workers_)
 
@@ -200,7 +200,7 @@ class SqlStore:
 
     # rounds ------------------------------------------------------------------------------------------------------
 
-    def reopen(self, batch_id: str, chosen: frozenset[int], now_ms: int, deadline_ms: int = 0) -> Reopened:
+    def reopen(self, batch_id: str, chosen: frozenset[int], *, deadline_ms: int = 0) -> Reopened:
         return rounds.reopen(self._connections, batch_id, chosen, deadline_ms)
 
     # prices ------------------------------------------------------------------------------------------------------
