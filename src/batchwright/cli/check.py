@@ -7,22 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchwright.cli import options
+from batchwright.cli import amounts, options
 from batchwright.cli.exits import OK, OUR_FAULT, SOME_FAILED, say
 
 if TYPE_CHECKING:
     from batchwright.core.checkup import Checked
 
 DEFAULT_TIMEOUT = "10s"
-
-
-def _duration(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
-    from batchwright.core.durations import read_duration
-
-    try:
-        return read_duration(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.command(name="check")
@@ -36,7 +27,7 @@ def _duration(_ctx: click.Context, _param: click.Parameter, value: str) -> float
 @click.option(
     "--timeout",
     "timeout_s",
-    callback=_duration,
+    callback=amounts.read_time,
     default=DEFAULT_TIMEOUT,
     metavar="TIME",
     help=f"For everything that is asked of one vendor; all are asked at once. [default: {DEFAULT_TIMEOUT}]",

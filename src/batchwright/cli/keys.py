@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchwright.cli import options
-from batchwright.core.durations import read_duration
-from batchwright.core.money import read_amount, usd_text
+from batchwright.cli import amounts, options
+from batchwright.core.money import usd_text
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope
 
 if TYPE_CHECKING:
@@ -27,24 +26,6 @@ def keys_command() -> None:
     """
 
 
-def _duration(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float:
-    if value is None:
-        return 0.0
-    try:
-        return read_duration(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _amount(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int:
-    if value is None:
-        return -1
-    try:
-        return read_amount(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
 @keys_command.command(name="create")
 @click.option("--name", default="", help="Your word for it. [default: none]")
 @click.option("--account", default=LOCAL_ACCOUNT, help="Whose batches it sees and makes. [default: local]")
@@ -55,8 +36,10 @@ def _amount(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     multiple=True,
     help="What it may do; several times for several. [default: submit and read]",
 )
-@click.option("--expires", callback=_duration, help="How long it holds (90d). [default: until it is revoked]")
-@click.option("--budget", callback=_amount, help="What may be spent under it in all, in USD. [default: no bound]")
+@click.option("--expires", callback=amounts.read_time, help="How long it holds (90d). [default: until it is revoked]")
+@click.option(
+    "--budget", callback=amounts.read_usd, help="What may be spent under it in all, in USD. [default: no bound]"
+)
 @click.option("--rpm", type=click.IntRange(1), default=None, help="Requests a minute, at most. [default: no bound]")
 def create_command(
     name: str,
@@ -130,7 +113,7 @@ def revoke_command(key: str) -> None:
 
 @keys_command.command(name="budget")
 @click.argument("key")
-@click.argument("usd", required=False, callback=_amount)
+@click.argument("usd", required=False, callback=amounts.read_usd)
 def budget_command(key: str, usd: int) -> None:
     """Set what may be spent under a key in all, in USD; without an amount it has no bound.
 

@@ -1,0 +1,28 @@
+"""Times and amounts of money on the command line, read as everywhere else."""
+
+from __future__ import annotations
+
+import click
+
+from batchwright.core.durations import read_duration
+from batchwright.core.money import read_amount
+
+
+def read_time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float:
+    """Of an option, in seconds; 0: it was not given."""
+    if value is None:
+        return 0.0
+    try:
+        return read_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def read_usd(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int:
+    """Of an option, in 1e-12 USD; -1: it was not given."""
+    if value is None:
+        return -1
+    try:
+        return read_amount(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
