@@ -170,7 +170,7 @@ class TestFindings:
     @given(st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b" ")), min_size=1, max_size=20))
     def test_any_lines_are_all_accounted_for(self, lines: list[bytes]) -> None:
         data = b"\n".join([row("a"), *lines, row("b")])
-        with source("-", stdin=data, format="jsonl", skip_invalid=True) as found:
+        with source("-", stdin=data, skip_invalid=True) as found:
             rows = [row for chunk in found.chunks() for row in chunk]
             assert found.rows + found.blank == found.lines == len(lines) + 2
             assert len(rows) == found.rows

@@ -35,11 +35,9 @@ def write(
     return path
 
 
-def source(
-    given: object, *, skip_invalid: bool = False, stdin: bytes = b"", format: str = "", **options: object
-) -> Source:
+def source(given: object, *, skip_invalid: bool = False, stdin: bytes = b"", **options: object) -> Source:
     rows = RowOptions(**({"destinations": ANY} | options))  # type: ignore[arg-type]
-    return open_source(given, rows, skip_invalid=skip_invalid, stdin=io.BytesIO(stdin), format=format)  # type: ignore[arg-type]
+    return open_source(given, rows, skip_invalid=skip_invalid, stdin=io.BytesIO(stdin))  # type: ignore[arg-type]
 
 
 def read(given: object, **options: object) -> list[SourceRow]:

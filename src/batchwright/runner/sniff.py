@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 
 import msgspec
@@ -9,13 +10,21 @@ import msgspec
 from batchwright.core.errors import Finding, InputRefused
 from batchwright.wire.json_text import BOM
 
+
+class InputFormat(Enum):
+    JSONL = "jsonl"
+    CSV = "csv"
+    """Separated by commas, or by what its header shows."""
+    TSV = "tsv"
+
+
 _SUFFIXES = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
+    ".jsonl": InputFormat.JSONL,
+    ".ndjson": InputFormat.JSONL,
+    ".json": InputFormat.JSONL,
+    ".csv": InputFormat.CSV,
+    ".tsv": InputFormat.TSV,
+    ".tab": InputFormat.TSV,
 }
 _FOREIGN = {
     b"PAR1": "a Parquet file",
@@ -30,13 +39,13 @@ _FOREIGN = {
 }
 
 
-def format_of(name: str, head: bytes) -> str:
-    """`jsonl`, `csv` or `tsv`: by the name, else an object or an array at the very start is JSON's."""
+def format_of(name: str, head: bytes) -> InputFormat:
+    """By the name, else an object or an array at the very start is JSON's."""
     found = _SUFFIXES.get(Path(name.removesuffix(".gz")).suffix.lower())
     if found is not None:
         return found
     text = head.removeprefix(BOM).lstrip()
-    return "csv" if text and text[:1] not in (b"{", b"[") else "jsonl"
+    return InputFormat.CSV if text and text[:1] not in (b"{", b"[") else InputFormat.JSONL
 
 
 def refuse_foreign(name: str, head: bytes) -> None:

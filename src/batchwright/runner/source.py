@@ -18,11 +18,11 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from batchwright.core.batch_spec import Destination
-from batchwright.core.errors import Finding, InputRefused, UsageError
+from batchwright.core.errors import Finding, InputRefused
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.runner.custom_ids import MAX_REPEATED, CustomIds, FirstLines
-from batchwright.runner.sniff import fields_of_first, format_of, refuse_foreign, refuse_one_document
+from batchwright.runner.sniff import InputFormat, fields_of_first, format_of, refuse_foreign, refuse_one_document
 from batchwright.runner.spool import HEAD_BYTES, FileInput, Input, open_input, opened
 from batchwright.runner.validation import Collector, ValidationReport, refuse
 from batchwright.wire.json_text import BOM
@@ -42,25 +42,21 @@ def open_source(
     source: str | Path | Iterable[object],
     options: RowOptions,
     *,
-    format: str = "",
     skip_invalid: bool = False,
     spool_dir: Path | None = None,
     stdin: BinaryIO | None = None,
 ) -> Source:
     """Opens an input and looks at its beginning.
 
-    `format`: `jsonl`, `csv` or `tsv`; empty: by name, else by content; rows of the library are `jsonl`. `spool_dir`:
-    where copies of what can be read only once and runs of hashes go; None is the system's temporary folder. Raises
-    UsageError (no such file, a folder, no table, a template that names a missing column) and InputRefused (empty, one
-    JSON array, a foreign format).
+    `spool_dir`: where copies of what can be read only once and runs of hashes go; None is the system's temporary
+    folder. Raises UsageError (no such file, a folder, no table, a template that names a missing column) and
+    InputRefused (empty, one JSON array, a foreign format).
     """
-    if format not in ("", "jsonl", "csv", "tsv"):
-        raise UsageError(f"unknown input format '{format}'; expected jsonl, csv or tsv")
-    if not isinstance(source, str | Path):
-        format = "jsonl"  # as `spool` writes them: a text that is no JSON is a bad row and no table's header
+    # Rows of the library are as `spool` writes them: a text that is no JSON is a bad row and no table's header.
+    known = None if isinstance(source, str | Path) else InputFormat.JSONL
     found = open_input(source, spool_dir, stdin if stdin is not None else sys.stdin.buffer)
     try:
-        return Source(found, _name_of(source), options, format=format, skip_invalid=skip_invalid, spool_dir=spool_dir)
+        return Source(found, _name_of(source), options, format=known, skip_invalid=skip_invalid, spool_dir=spool_dir)
     except BaseException:
         found.close()
         raise
@@ -78,7 +74,7 @@ class Source:
         name: str,
         options: RowOptions,
         *,
-        format: str,
+        format: InputFormat | None,
         skip_invalid: bool,
         spool_dir: Path | None,
     ) -> None:
@@ -98,7 +94,7 @@ class Source:
         head = self._read_head()
         refuse_foreign(name, head)
         self.format = format or format_of(name, head)
-        if self.format == "jsonl":
+        if self.format is InputFormat.JSONL:
             refuse_one_document(name, head)
             decoder = RowDecoder(options)
             self.columns = fields_of_first(head) if options.prompt else ()
@@ -201,7 +197,7 @@ class Source:
         self.lines = self.rows = self.blank = 0
         try:
             with opened(self._input) as file:
-                found = self._read_jsonl(file) if self.format == "jsonl" else self._read_table(file)
+                found = self._read_jsonl(file) if self.format is InputFormat.JSONL else self._read_table(file)
                 for chunk in self._chunked(found):
                     if ids is not None:
                         ids.add([row.row.custom_id for row in chunk if row.row.custom_id is not None])
@@ -213,7 +209,7 @@ class Source:
         if isinstance(self._input, FileInput) and self._input.changed():
             raise InputRefused(f"{self.name} was changed while it was read, so nothing was sent; run it again")
         if not self.rows:
-            if self.format == "jsonl":
+            if self.format is InputFormat.JSONL:
                 raise _empty(self.name, self.lines)
             raise _without_rows(self.name, "has a header and nothing below it")
 
@@ -258,7 +254,7 @@ class Source:
 
     def _open_table(self, file: BinaryIO) -> TableDecoder:
         try:
-            delimiter = "\t" if self.format == "tsv" else ""
+            delimiter = "\t" if self.format is InputFormat.TSV else ""
             return TableDecoder(self._text_lines(file), self._options, delimiter=delimiter)
         except EmptyTable:
             raise _empty(self.name, 0) from None
