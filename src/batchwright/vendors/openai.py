@@ -30,6 +30,8 @@ says that nothing remains."""
 class OpenAIVendor:
     """Implements `ports.vendor.Vendor`. To be used on the loop's thread."""
 
+    max_in_flight = 0
+
     def __init__(
         self,
         http: HttpClient,
@@ -39,11 +41,9 @@ class OpenAIVendor:
         profile: Profile,
         clock: Clock,
         agent: str,
-        max_in_flight: int = 0,
     ) -> None:
         """`key` empty: none is sent. `agent` is the User-Agent. Raises ValueError for an address or a key that cannot
         be sent."""
-        self.max_in_flight = max_in_flight
         headers = {"content-type": "application/json", "accept": "application/json", "user-agent": agent}
         if key:
             headers["authorization"] = f"Bearer {key}"
