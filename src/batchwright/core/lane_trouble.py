@@ -241,6 +241,7 @@ class LaneTrouble:
     # ------------------------------------------------------------------------------------------------ pause, patience
 
     def pause(self, now_s: float, reason: str) -> None:
+        """For good. Of a lane that is paused already the reason changes, and not since when."""
         if not self.paused_reason:
             self._paused_since_s = now_s
         self.paused_reason = reason

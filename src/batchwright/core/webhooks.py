@@ -93,6 +93,8 @@ def _key_of(secret: str) -> bytes:
 
 
 class NextAttempt(NamedTuple):
+    """When a delivery that failed is tried again."""
+
     wait_s: float
     waits_used: int
     """How many of RETRY_AFTER_S are spent by then."""

@@ -52,6 +52,7 @@ def give(context: BatchContext, picousd: int, *, stopping: bool) -> None:
 
 
 def give_all(contexts: Mapping[str, BatchContext], result: CheckpointResult, *, stopping: bool) -> None:
+    """As `give`, for every batch that a checkpoint answered; and whether it was the key that left too little."""
     for batch_id, picousd in result.allowances.items():
         if batch_id in contexts:
             context = contexts[batch_id]

@@ -167,8 +167,11 @@ def _lanes(batch: NewBatch) -> RouteLanes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
+    """Where a segment stands in its batch."""
+
     number: int
     first_index: int
+    """Of its first row: the `request_index`."""
     now_ms: int
     """When its rows came in."""
 

@@ -63,6 +63,7 @@ class Offers:
         self.destinations, self.model, self.routes, self.has_local = destinations, model, routes, has_local
 
     def serves(self, destination: Destination) -> bool:
+        """Whether rows may go there now."""
         return not destination.unusable and (destination.protocol is not VendorProtocol.LOCAL or self.has_local)
 
     @property

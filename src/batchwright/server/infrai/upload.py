@@ -87,6 +87,7 @@ def too_many_rows(found: int, ceilings: Ceilings) -> Fault:
 
 
 def long_row(place: str, found: int, at_most: int) -> Fault:
+    """`place`: which row, as a sentence begins with it; `found` and `at_most` are bytes."""
     return Fault(
         "BATCH_REJECTED",
         f"{place} has {found:,} bytes or more; at most {at_most:,} are allowed.",
