@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TypeVar, assert_never
@@ -19,10 +19,20 @@ from batchwright.assemble import STORE_FILE, Prices, open_vendors
 from batchwright.assemble.local import local_problem_of
 from batchwright.assemble.reloading import check_key_file
 from batchwright.core.batch_spec import Destination, VendorProtocol
-from batchwright.core.checkup import Checked, Verdict, failed, passed, warned
+from batchwright.core.checkup import (
+    Checked,
+    Named,
+    Verdict,
+    failed,
+    judge_clock,
+    judge_routes,
+    named_models,
+    passed,
+    warned,
+)
 from batchwright.core.endpoints import CHAT
 from batchwright.core.errors import BatchwrightError, StoreError, UsageError
-from batchwright.core.routes import LOCAL, find_route, is_pattern, local_model
+from batchwright.core.routes import LOCAL, Directions, local_model
 from batchwright.fabric.system import SystemClock
 from batchwright.ports.vendor import Answer
 from batchwright.settings import Settings
@@ -35,11 +45,7 @@ from batchwright.vendors.registry import OpenVendors
 STATE = "state folder"
 LEAST_FREE_BYTES = 1 << 30
 """Less room than that on the disk is told of: rows and answers of a large batch take more."""
-MAX_SKEW_S = 60.0
-"""A Date header says seconds, and an answer takes some; a wait "until 12:00:00" or a certificate minds a minute."""
 T = TypeVar("T")
-Named = Mapping[str, Sequence[str]]
-"""By a vendor's name: the models, as it gets them, that the settings name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +59,8 @@ class CheckRequest:
 async def check(settings: Settings, request: CheckRequest) -> list[Checked]:
     """Everything that was found, in the order: this machine, vendors, routes. Raises nothing for what is found."""
     clock = SystemClock()
-    ways, named = _ways(settings)
+    directions = Directions(settings.destinations, settings.routes)
+    named = named_models(directions, settings.model)
     findings = [await asyncio.to_thread(_state, settings), *_key_file(settings)]
     prices, priced = _prices(settings, clock)
     findings += priced
@@ -71,10 +78,10 @@ async def check(settings: Settings, request: CheckRequest) -> list[Checked]:
         ]
         for found in await asyncio.gather(*(look.findings() for look in looks)):
             findings += found
-        findings += _clock([look.skew_s for look in looks if look.skew_s is not None])
+        findings += judge_clock([look.skew_s for look in looks if look.skew_s is not None])
     if prices is not None:
         findings += _unpriced(settings, prices, named)
-    return [*findings, *ways]
+    return [*findings, *judge_routes(directions, settings.model)]
 
 
 # -------------------------------------------------------------------------------------------------------- this machine
@@ -99,69 +106,6 @@ def _key_file(settings: Settings) -> list[Checked]:
     except UsageError as error:
         return [failed("file of keys", str(error), "a file that its owner alone can read", remedy="")]
     return []
-
-
-def _clock(skews_s: Sequence[float]) -> list[Checked]:
-    if not skews_s:
-        return []
-    # The vendor that agrees best: one of them may be wrong itself.
-    skew_s = min(skews_s, key=abs)
-    if abs(skew_s) <= MAX_SKEW_S:
-        return [passed("clock", f"agrees with a vendor's within {MAX_SKEW_S:g} s")]
-    way = "ahead of" if skew_s > 0 else "behind"
-    return [
-        warned(
-            "clock",
-            f"this machine's is {abs(skew_s):,.0f} s {way} the vendors'",
-            f"at most {MAX_SKEW_S:g} s",
-            remedy="Set the clock (NTP): waits that vendors give as dates, and certificates, go by it",
-        )
-    ]
-
-
-# -------------------------------------------------------------------------------------------------------------- routes
-
-
-def _ways(settings: Settings) -> tuple[list[Checked], Named]:
-    """What routes and the default model lead to, and the models that are named on the way."""
-    findings = [_route(settings, f"route {name}", name) for name in settings.routes]
-    if settings.model and settings.model not in settings.routes:
-        findings.append(_route(settings, "default model", settings.model))
-    named: dict[str, dict[str, None]] = {}
-    for name in (*settings.routes, *([settings.model] if settings.model else [])):
-        route = find_route(name, settings.destinations, settings.routes)
-        for step in route.steps if route is not None and not route.problem else ():
-            named.setdefault(step.destination.vendor, {})[step.model] = None
-    for place in settings.destinations:
-        for name in place.models:
-            if not is_pattern(name):
-                named.setdefault(place.vendor, {})[name] = None
-    return findings, {vendor: tuple(models) for vendor, models in named.items()}
-
-
-def _route(settings: Settings, subject: str, name: str) -> Checked:
-    route = find_route(name, settings.destinations, settings.routes)
-    if route is None:
-        known = ", ".join(place.vendor for place in settings.destinations) or "(none)"
-        return failed(
-            subject,
-            f"{name!r} leads nowhere",
-            f"a model that one of these takes: {known}",
-            remedy="Name it as VENDOR/MODEL, or add it to a vendor's `models`",
-        )
-    if route.problem:
-        return failed(subject, f"{name!r} leads nowhere: {route.problem}", "a vendor that can be used", remedy="")
-    found = "leads to " + ", then ".join(f"{step.destination.vendor}/{step.model}" for step in route.steps)
-    choices = settings.routes.get(name, ())
-    if len(choices) > len(route.steps):
-        left = len(choices) - len(route.steps)
-        return warned(
-            subject,
-            f"{found}; {left} of its {len(choices)} choices cannot be used",
-            "every choice to be usable",
-            remedy="See what is said of its vendors",
-        )
-    return passed(subject, found)
 
 
 # -------------------------------------------------------------------------------------------------------------- prices
