@@ -317,7 +317,7 @@ class Worker:
             now_ms=self._clock.now_ms(),
             drafts=drafts,
             claim=self._claim(now_s),
-            allowances=budget.requests(self.floor.contexts.values()),
+            allowances=budget.requests(self.floor.contexts.values(), now_s),
             pauses=self.closing.take_pauses(),
             known_batches=frozenset(self.floor.contexts),
         )
