@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 
 from support.command_line import CommandLine, chat_row
@@ -13,6 +14,8 @@ from support.scripted_vendor import ScriptedVendor
 from support.vendor_process import VendorProcess
 
 ROWS = 20_000
+ATTEMPTS_LAST_S = 12.0
+"""Five of them, with the longest waits in between."""
 
 
 def test_twenty_thousand_rows_at_a_faulty_vendor(command: CommandLine) -> None:
@@ -51,3 +54,20 @@ def test_rows_that_fail_each_time_are_no_outage(command: CommandLine, vendor: Sc
     assert sorted(failed) == list(bad)
     assert {(line["error"]["code"], line["attempts"]) for line in failed.values()} == {("VENDOR_OVERLOADED", 4)}
     assert len(vendor.hits) == ended.report["attempts"] == 300 + 3 * len(bad)
+
+
+def test_an_outage_that_begins_near_the_end_ends_no_row(command: CommandLine, vendor: ScriptedVendor) -> None:
+    """What was out as it began is still answered while the first rows fail: that does not make it the rows' own fault,
+    and they wait for as long as it takes, longer than all their attempts would have lasted."""
+    command.write("rows.jsonl", [chat_row(f"Say word{row}") for row in range(600)])
+    vendor.set(latency_s=0.05)
+    endpoint = ("--base-url", vendor.base_url, "--api-key-env", "")
+    running = command.start("run", "rows.jsonl", "-o", "out.jsonl", *endpoint, "--json", "--progress", "none")
+    vendor.wait_for(lambda now: len(now.hits) >= 400)
+    vendor.set(overloaded=True)
+    began_s = time.monotonic()
+    vendor.wait_for(lambda now: time.monotonic() - began_s > ATTEMPTS_LAST_S, timeout_s=60)
+    vendor.set(overloaded=False)
+    ended = running.end(60)
+    assert ended.code == 0, ended.err
+    assert ended.report["ok"] == 600

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from msgspec import structs
 
 from batchwright.core.batch_state import PauseCause
@@ -158,10 +159,30 @@ def test_what_is_drawn_under_a_key_stays_within_its_budget_whoever_draws(store: 
     assert (result.key_short, result.key_held) == (frozenset({"batch_2"}), frozenset()), (
         "not even without what others hold"
     )
-    store.mark_dead([first.id])
-    assert draw(second, "batch_2", 50, least=20).allowances == {"batch_2": 0}, "its rows may still be out"
-    second.claim(10)
-    assert draw(second, "batch_2", 500).allowances == {"batch_2": 65}
+    assert draw(second, "batch_2", 50, least=20).allowances == {"batch_2": 0}
+
+
+@pytest.mark.parametrize("gone", ["dead", "ended"])
+def test_what_a_gone_worker_drew_is_free_before_anybody_takes_over_what_it_left(store: Store, gone: str) -> None:
+    """Whoever waits for it has rows enough, and claims none."""
+    add_key(store, "key_a", 100)
+    for batch_id in ("batch_1", "batch_2"):
+        submit(store, batch_id, "key_a")
+    first, second = Worker(store, "first"), Worker(store, "second")
+    left, held = first.one(batch_id="batch_1"), second.one(batch_id="batch_2")
+    assert draw(first, "batch_1", 90).allowances == {"batch_1": 90}
+    first.checkpoint(left.reserve(0, 1).change())
+    assert draw(second, "batch_2", 50, least=20).key_held == {"batch_2"}
+    if gone == "dead":
+        store.mark_dead([first.id])
+    else:
+        store.end_worker(first.id)
+    assert draw(second, "batch_2", 50, least=20).allowances == {"batch_2": 50}
+    assert store.hold_credit(second.id, "key_a", 50, 50) == 50
+    credit = store.key_credit("key_a")
+    assert credit is not None
+    assert (credit.drawn_picousd, credit.left_picousd) == (100, 0)
+    assert held
 
 
 def test_a_budget_is_signalled_with_its_batches(store: Store) -> None:

@@ -82,6 +82,21 @@ def test_excluded_lane_sets_are_left_alone(store: Store) -> None:
     assert numbers(worker.claim(limit=9)) == [("batch_a", 0), ("batch_a", 1), ("batch_a", 3)]
 
 
+def test_segments_for_full_lanes_alone_are_left_alone(store: Store) -> None:
+    lanes = ["a", "a\nb", "b", "c"]
+    submit(store, "batch_a", [new_segment(number, lanes=lanes[number]) for number in range(4)])
+    submit(store, "batch_b", [new_segment(0, lanes="b")])
+    worker = Worker(store)
+    full = frozenset({"a", "b"})
+    assert worker.claim(limit=9, batch_id="batch_b", full_lanes=full) == []
+    assert numbers(worker.claim(limit=9, full_lanes=full)) == [("batch_a", 3)]
+    assert numbers(worker.claim(limit=9, full_lanes=frozenset({"a"}))) == [
+        ("batch_b", 0),
+        ("batch_a", 1),
+        ("batch_a", 2),
+    ]
+
+
 def test_claiming_stops_at_its_bytes_but_always_gives_one(store: Store) -> None:
     submit(store, "batch_a", [new_segment(number, padding=1_000) for number in range(4)])
     size = len(new_segment(0, padding=1_000).input)

@@ -14,7 +14,7 @@ from support.scripted_vendor import ScriptedVendor
 from support.service import BATCH, RunningService, chat, serving
 
 KEYS = "/v1/account/keys"
-PRICES = '[[price]]\npattern = "m"\ninput = "100"\noutput = "500"\n\n'
+PRICES = "".join(f'[[price]]\npattern = "{model}"\ninput = "100"\noutput = "500"\n\n' for model in ("m", "n"))
 ANSWER_USD = 0.002
 """10 tokens in, 2 out."""
 BOUND = 4
@@ -113,6 +113,16 @@ def test_batches_of_one_key_share_it_and_wait_for_each_other(service: RunningSer
     vendor.release()
     assert service.ended(first)["completed_count"] == 3
     assert service.ended(second)["completed_count"] == 1, "it waited and did not pause"
+
+
+def test_a_batch_whose_vendor_asks_to_wait_keeps_no_budget_from_the_others(service: RunningService) -> None:
+    worst = worst_usd(service)
+    key = Key(service, budget_usd=round(3.5 * worst, 6))
+    held_up = key.submit([chat("[[status=429 ra=600]] later", max_tokens=BOUND)] * 20)
+    service.until(held_up, lambda status: [wait["cause"] for wait in status["waiting"]] == ["rate_limit"])
+    elsewhere = key.submit([chat("other", model="n", max_tokens=BOUND)])
+    assert service.ended(elsewhere)["completed_count"] == 1
+    assert key.call(model="n", max_tokens=BOUND).status_code == 200
 
 
 def test_single_calls_draw_as_well(service: RunningService, vendor: ScriptedVendor) -> None:

@@ -77,6 +77,18 @@ def test_another_batch_is_told_of_its_own_lanes_alone(scripted: RunningService, 
     assert scripted.ended(free_id)["waiting"] == []
 
 
+def test_who_goes_elsewhere_does_not_wait_for_a_lane_that_has_rows_enough(
+    scripted: RunningService, vendor: ScriptedVendor
+) -> None:
+    many = scripted.submit([chat(f"[[hold]] w{number}", model="slow") for number in range(1_000)])
+    vendor.wait_for(lambda vendor: len(vendor.held) >= 1)
+    other = scripted.submit([chat("w", model="free")])
+    assert scripted.ended(other)["completed_count"] == 1
+    assert scripted.status(many)["completed_count"] == 0
+    scripted.post(f"/v1/ai/batch/cancel/{many}")
+    vendor.release()
+
+
 def test_a_watcher_is_told_when_it_begins(scripted: RunningService, vendor: ScriptedVendor) -> None:
     vendor.set(refuse=True)
     batch_id = scripted.submit(chats(2))

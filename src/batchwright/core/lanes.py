@@ -170,6 +170,11 @@ class Lane:
             trouble.set_out(now_s, self._adaptive.limit, rest=not self._adaptive.holding)
         return 0.0
 
+    def held_back_s(self, now_s: float) -> float:
+        """What `admit` would say of the lane's trouble alone, without a row that counts: 0.0: a row, or a probe, may go
+        as far as that is concerned."""
+        return self._trouble.held_back_s(now_s, self.in_flight) if self._trouble.active else 0.0
+
     def _troubled_s(self, now_s: float) -> float:
         """As `admit`, for a lane that is not quite healthy; the pace is not asked yet."""
         self._release(now_s)

@@ -6,6 +6,7 @@ is durable; the next checkpoint writes what it left in the segment.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -129,6 +130,7 @@ class Attempts:
         doubtful_picousd = worst_picousd if unpriced or no_usage else 0
         if kind is None:
             desk.successes += 1
+            desk.newest_success_s = max(desk.newest_success_s, attempt.started_s)
             record.byte = row_map.FLAG_BYTES[answer.flag]
             self._finish(segment, record)
         elif self._after_failure(attempt, answer, (base, record), now[0]):
@@ -311,12 +313,13 @@ def _was_tried(segment: OpenSegment, row: int) -> bool:
 
 
 def _is_of_row(attempt: Attempt) -> bool:
-    """Whether the lane got rows through since this one first failed; marks its first failure. One that failed in an
-    earlier process: since this one began."""
-    segment, row, successes = attempt.queue.segment, attempt.row, attempt.desk.successes
+    """Whether the lane was well when this row first failed: a row that was sent after it has had its answer since then.
+    An answer to a row that was sent before says nothing: as an outage begins, what is out is still answered. Of a row
+    that failed in an earlier process: whether anything was answered in this one."""
+    segment, row, newest_s = attempt.queue.segment, attempt.row, attempt.desk.newest_success_s
     note = segment.notes.get(row)
-    first = 0 if note is not None and note.used else successes
-    return successes > segment.failure_marks.setdefault(row, first)
+    first_s = -math.inf if note is not None and note.used else max(newest_s, attempt.started_s)
+    return newest_s > segment.failure_marks.setdefault(row, first_s)
 
 
 def _lane_of(segment: OpenSegment, row: int) -> int:

@@ -117,6 +117,11 @@ class BatchContext:
         """As many rows are out as the gate judges; the others wait for its verdict."""
         return self.gate is not None and self.in_flight >= self.gate.allowed_in_flight(self.total)
 
+    def stands_still(self, now_s: float) -> bool:
+        """Whether none of its rows can go for now, whichever lane they wait for: but for a probe, which draws anew."""
+        desks = [desk for desk in self.desks.values() if any(line.context is self for line in desk.lines)]
+        return bool(desks) and all(desk.blocked or desk.lane.stands_still(now_s) for desk in desks)
+
     def reserve_bound(self, wanted: int) -> int:
         """While the gate has not been passed no more rows than it judges are reserved."""
         if self.gate is None:

@@ -2,7 +2,8 @@
 checkpoint, held by rows out, given back.
 
 A row is sent only if the allowance covers the most it can cost (`engine.sender.held_for`). What a row did not cost is
-free again when it ends; what is left when nothing of the batch is held any more goes back.
+free again when it ends; what is left goes back when nothing of the batch is held any more, or none of its rows can go:
+a vendor that is out for hours must not keep a key's budget from the batches and calls that go elsewhere.
 """
 
 from __future__ import annotations
@@ -16,15 +17,13 @@ ROWS_AHEAD_MIN = 32
 """A draw covers at least so many rows like the next one: a draw is a part of a checkpoint, and checkpoints are few."""
 
 
-def requests(contexts: Iterable[BatchContext]) -> list[AllowanceRequest]:
+def requests(contexts: Iterable[BatchContext], now_s: float) -> list[AllowanceRequest]:
     """What the next checkpoint asks for, and gives back."""
     found = []
     for context in contexts:
         if not context.needs_allowance:
             continue
-        # Two that wait for each other's part of a key's budget both let go of theirs.
-        in_vain = context.key_held and context.worst_next_picousd and not context.in_flight
-        if context.allowance_picousd and (in_vain or not (context.segments or context.in_flight)):
+        if context.allowance_picousd and not context.in_flight and _is_idle(context, now_s):
             context.asked_picousd = -context.allowance_picousd
             found.append(AllowanceRequest(batch_id=context.batch_id, picousd=context.asked_picousd))
         elif context.worst_next_picousd:
@@ -34,6 +33,13 @@ def requests(contexts: Iterable[BatchContext]) -> list[AllowanceRequest]:
                 AllowanceRequest(batch_id=context.batch_id, picousd=context.asked_picousd, minimum_picousd=lacking)
             )
     return found
+
+
+def _is_idle(context: BatchContext, now_s: float) -> bool:
+    """Whether what a batch with no row out holds is of no use to it for now."""
+    # Two that wait for each other's part of a key's budget both let go of theirs.
+    in_vain = context.key_held and context.worst_next_picousd
+    return bool(not context.segments or in_vain or context.stands_still(now_s))
 
 
 def give(context: BatchContext, picousd: int, *, stopping: bool) -> None:

@@ -86,6 +86,7 @@ class LaneDesk:
         "lines",
         "missing_key",
         "name",
+        "newest_success_s",
         "opening",
         "plain_answers",
         "price",
@@ -139,6 +140,8 @@ class LaneDesk:
         self.reserve_target = RESERVE_MIN
         """How many rows were to be ready ahead at the last checkpoint."""
         self.successes = 0
+        self.newest_success_s = -math.inf
+        """When the row was sent that was sent last of those with a success (loop seconds)."""
         self.plain_answers = 0
         """Since they were last counted (`Sender.count_plain`)."""
         self.answered = 0

@@ -89,8 +89,9 @@ class OpenSegment:
         """Rows that wait for a next attempt, and until when (loop seconds)."""
         self.rate_marks: dict[int, int] = {}
         """The lane's count of successes when a row was last rate limited."""
-        self.failure_marks: dict[int, int] = {}
-        """The same when a row first failed as an outage does (`engine.attempt`)."""
+        self.failure_marks: dict[int, float] = {}
+        """Of rows that failed as an outage does: which rows' answers tell, by the moment they were sent, that the lane
+        was well then (`engine.attempt`; loop seconds)."""
         self.window = claimed.window
         self.suspects = dict.fromkeys(claimed.suspects)
         """Rows of which each is to be the only one out, until it has come back (`Floor.isolate`), in this order."""

@@ -127,6 +127,7 @@ class SingleCalls:
         desk.answered += 1
         if answer.kind is None:
             desk.successes += 1
+            desk.newest_success_s = max(desk.newest_success_s, call.started_s)
         money = money_of(desk, answer)
         if call.begun and money == (0, 0, 0) and usage_of(answer, money) is None:
             money = (0, 0, 1)  # it broke off: what came was made, and may be billed

@@ -118,6 +118,8 @@ class Worker:
         self.opening = Opening(self)
         self._looked_s = 0.0
         self._claim_after_s = 0.0
+        self._elsewhere_after_s = 0.0
+        """When it is worth asking again for rows of lanes that nothing is held for."""
         self._version = 0
         self._idle = False
         self._failure: BaseException | None = None
@@ -314,7 +316,7 @@ class Worker:
             now_ms=self._clock.now_ms(),
             drafts=drafts,
             claim=self._claim(now_s),
-            allowances=budget.requests(self.floor.contexts.values()),
+            allowances=budget.requests(self.floor.contexts.values(), now_s),
             pauses=self.closing.take_pauses(),
             known_batches=frozenset(self.floor.contexts),
         )
@@ -352,8 +354,13 @@ class Worker:
         if self.floor.input_bytes >= self.settings.input_bytes_max:
             return None
         hungry = {text for text, desk in self.floor.desks.items() if not desk.blocked and desk.hungry}
+        full_lanes: frozenset[str] = frozenset()
         if self.floor.desks and not hungry and self.floor.segments:
-            return None
+            # Who goes elsewhere must not wait until a slow vendor, or one that is out, takes more rows.
+            if now_s < self._elsewhere_after_s:
+                return None
+            self._elsewhere_after_s = now_s + self.settings.idle_poll_s
+            full_lanes = frozenset(str(desk.key) for desk in self.floor.desks.values())
         exclude = frozenset(
             pair for pair, lanes in self.floor.lane_sets.items() if not any(lane in hungry for lane in lanes)
         )
@@ -361,6 +368,7 @@ class Worker:
             limit=2,
             batch_id=self.only_batch,
             exclude=exclude | self.closing.blocked_pairs(),
+            full_lanes=full_lanes,
             max_bytes=self.settings.input_bytes_max - self.floor.input_bytes,
         )
 
@@ -390,10 +398,11 @@ class Worker:
             floor.enter(batch).since_s = now_s
         for claimed in result.claimed:
             floor.open(claimed, now_s)
-        if proposal.claim is not None and not result.claimed:
+        found_nothing = proposal.claim is not None and not proposal.claim.full_lanes and not result.claimed
+        if found_nothing:
             self._claim_after_s = now_s + (self.settings.wake_poll_s if floor.segments else self.settings.idle_poll_s)
             self.closing.nothing_claimable()
-        self._idle = proposal.claim is not None and not result.claimed
+        self._idle = found_nothing
         budget.give_all(floor.contexts, result, stopping=self.stopping)
         self.closing.signalled(result.signals, now_s)
         self._leave_batches(result.signals, now_s)

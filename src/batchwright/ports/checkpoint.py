@@ -28,6 +28,8 @@ class ClaimRequest:
     """Only this batch; empty: any."""
     exclude: frozenset[tuple[str, str]] = frozenset()
     """(batch_id, lane_set) pairs that cannot send now: their segments are left alone."""
+    full_lanes: frozenset[str] = frozenset()
+    """Lanes that have rows enough: segments that go to no other are left alone, whichever batch's they are."""
     max_bytes: int = 0
     """Stop claiming when the claimed inputs pass this size; the first is always given. 0: no bound."""
 

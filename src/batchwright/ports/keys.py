@@ -44,7 +44,8 @@ class KeyCredit:
     spent_picousd: int
     """All usage under the key: known cost of answers, to the picousd."""
     drawn_picousd: int = 0
-    """Held for what is out under it, or about to be: the most that may cost, as far as it is known."""
+    """Held for what is out under it, or about to be, by workers that have not gone: the most that may cost, as far as
+    it is known."""
 
     @property
     def is_spent(self) -> bool:

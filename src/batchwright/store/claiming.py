@@ -140,18 +140,24 @@ def _candidates(connection: Connection, request: ClaimRequest) -> list[tuple[str
     found: dict[str, set[str]] = {}
     if request.batch_id:
         for batch_id, lane_set in _PICKS_OF_ONE.all(connection, {"batch_id": request.batch_id}):
-            if (batch_id, lane_set) not in request.exclude:
+            if not _left_alone(request, batch_id, lane_set):
                 found.setdefault(batch_id, set()).add(lane_set)
         return list(found.items())
     picks = connection.execute(_PICKS)
     for batch_id, lane_set in picks:
-        if (batch_id, lane_set) in request.exclude:
+        if _left_alone(request, batch_id, lane_set):
             continue
         if batch_id not in found and len(found) == request.limit:
             picks.close()
             break
         found.setdefault(batch_id, set()).add(lane_set)
     return list(found.items())
+
+
+def _left_alone(request: ClaimRequest, batch_id: str, lane_set: str) -> bool:
+    if (batch_id, lane_set) in request.exclude:
+        return True
+    return bool(request.full_lanes) and request.full_lanes.issuperset(lane_set.split("\n"))
 
 
 def _head(connection: Connection, batch_id: str, lane_sets: set[str]) -> StoredRow | None:

@@ -3,20 +3,24 @@
 Spent is the sum of usage under the key, of every batch it submitted and every day. Drawn is what workers hold of it for
 rows that are out, as allowances of its batches, and for single calls, as allowances under the key's own id: so spent
 and drawn together never pass the budget, as long as no answer costs more than is known of its request beforehand.
+
+A worker that has gone holds nothing of it: what its rows may have cost is in doubt, and doubt counts for no key. Were
+its draws waited for, until others have taken over all it left, those who wait would be the ones to take it over: they
+have rows enough, for which they lack just that money.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from sqlalchemy import Connection, bindparam, func, or_, select, text, update
+from sqlalchemy import Connection, bindparam, exists, func, or_, select, text, update
 
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.money import usd_text
 from batchwright.ports.keys import KeyCredit
 from batchwright.store import ledger, turning
 from batchwright.store.prepared import Prepared
-from batchwright.store.schema import HAS_KEY, UNSETTLED_OF_KEY, allowance, api_key, batch, usage
+from batchwright.store.schema import HAS_KEY, UNSETTLED_OF_KEY, allowance, api_key, batch, usage, worker
 
 _BUDGET = Prepared(
     select(api_key.c.key_id, api_key.c.shown, api_key.c.budget_picousd).where(api_key.c.key_id == bindparam("of_key"))
@@ -33,7 +37,8 @@ _DRAWN = Prepared(
             allowance.c.batch_id.in_(
                 select(batch.c.batch_id).where(batch.c.key_id == bindparam("of_key"), text(UNSETTLED_OF_KEY))
             ),
-        )
+        ),
+        ~exists().where(worker.c.id == allowance.c.worker_id, (worker.c.dead != 0) | (worker.c.ended != 0)),
     )
 )
 _SPENDING = (
