@@ -59,8 +59,9 @@ def test_rows_that_fail_each_time_are_no_outage(command: CommandLine, vendor: Sc
 def test_an_outage_that_begins_near_the_end_ends_no_row(command: CommandLine, vendor: ScriptedVendor) -> None:
     """What was out as it began is still answered while the first rows fail: that does not make it the rows' own fault,
     and they wait for as long as it takes, longer than all their attempts would have lasted."""
-    command.write("rows.jsonl", [chat_row(f"Say word{row}") for row in range(600)])
-    vendor.set(latency_s=0.05)
+    command.write(
+        "rows.jsonl", [chat_row(f"{'[[sleep=3]] ' if row % 8 == 0 else ''}Say word{row}") for row in range(3_000)]
+    )
     endpoint = ("--base-url", vendor.base_url, "--api-key-env", "")
     running = command.start("run", "rows.jsonl", "-o", "out.jsonl", *endpoint, "--json", "--progress", "none")
     vendor.wait_for(lambda now: len(now.hits) >= 400)
@@ -70,4 +71,4 @@ def test_an_outage_that_begins_near_the_end_ends_no_row(command: CommandLine, ve
     vendor.set(overloaded=False)
     ended = running.end(60)
     assert ended.code == 0, ended.err
-    assert ended.report["ok"] == 600
+    assert ended.report["ok"] == 3_000
