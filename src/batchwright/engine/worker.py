@@ -157,6 +157,7 @@ class Worker:
     def look_again(self) -> None:
         """This process has committed something that there may be segments of; another's commits are noticed."""
         self._claim_after_s = 0.0
+        self.closing.look_for_cleared()
         self.wake_now()
 
     def look_at_flags(self) -> None:

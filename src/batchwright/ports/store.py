@@ -152,7 +152,12 @@ class Store(Keys, FileStore, Webhooks, Protocol):
         """Writes the lane's pause, in place of one it has."""
 
     def clear_lane(self, lane: str) -> None:
-        """Removes the lane's pause and the LANE pause facts of batches that name it."""
+        """Removes the lane's pause and the LANE pause facts of batches that name it: whoever has it paused in memory
+        takes a pause that is gone for leave to try again."""
+
+    def release_lane(self, lane: str) -> None:
+        """Removes the LANE pause facts of batches that name it, so that a row of theirs can be the probe; the lane's
+        own pause stands until that row has been answered."""
 
     def lane_pauses(self) -> list[LanePause]:
         """Of all lanes, also those whose probe has been due for long: who reads them judges their age."""

@@ -151,6 +151,10 @@ class SqlStore:
         with self._connections.write() as connection:
             pausing.clear_lane(connection, lane)
 
+    def release_lane(self, lane: str) -> None:
+        with self._connections.write() as connection:
+            pausing.release_lane(connection, lane)
+
     def lane_pauses(self) -> list[LanePause]:
         with self._connections.read() as connection:
             return pausing.lane_pauses(connection)
