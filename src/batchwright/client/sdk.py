@@ -145,13 +145,16 @@ class AsyncBatches:
         kinds: Iterable[str] = (),
         flags: Iterable[str] = (),
         batch_timeout: Duration | None = None,
+        gate: bool = True,
     ) -> Batch:
         """Sends rows of an ended batch again, in place, as a new round: by default all without success, or those that
-        ended with these kinds or flags. Said twice because no answer came, it begins one round.
+        ended with these kinds or flags. Said twice because no answer came, it begins one round. A service may stop a
+        round whose first rows all fail alike (`Batch.left_count` says how many it has left); without `gate` it does
+        not.
 
         Raises NoSuchBatchThere; StateConflict for a batch that has not ended; BadRequest; CreditSpent.
         """
-        options = calls.RetryOptions(kinds=tuple(kinds), flags=tuple(flags), batch_timeout=batch_timeout)
+        options = calls.RetryOptions(kinds=tuple(kinds), flags=tuple(flags), batch_timeout=batch_timeout, gate=gate)
         before = await self.get(batch_id)
         try:
             said = await self._asker.ask(calls.retry(batch_id, options, round_number=before.round))
@@ -169,15 +172,16 @@ class AsyncBatches:
         kinds: Iterable[str] = (),
         flags: Iterable[str] = (),
         batch_timeout: Duration | None = None,
+        gate: bool = True,
         max_cost_usd: Amount | None = None,
         idempotency_key: str | None = None,
     ) -> SubmittedBatch:
-        """Submits rows of an ended batch as a batch of their own; which rows, as in `retry`.
+        """Submits rows of an ended batch as a batch of their own; which rows, and `gate`, as in `retry`.
 
         Raises NoSuchBatchThere; StateConflict for a batch that has not ended or has no such row; BadRequest;
         IdempotencyConflict; CreditSpent.
         """
-        options = calls.RetryOptions(kinds=tuple(kinds), flags=tuple(flags), batch_timeout=batch_timeout)
+        options = calls.RetryOptions(kinds=tuple(kinds), flags=tuple(flags), batch_timeout=batch_timeout, gate=gate)
         key = idempotency_key or self._key()
         call = calls.retry_as_new(batch_id, options, max_cost_usd=max_cost_usd, idempotency_key=key)
         return await self._asker.ask(call)

@@ -260,7 +260,7 @@ class StoreBatches:
         await self._get(batch_id)
         return await self._reader.do(lambda: self._store.find_custom_id(batch_id, custom_id))
 
-    async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
+    async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0, *, gate: bool = True) -> int:
         chosen = row_map.select_bytes(selector.kinds, selector.flags) or row_map.RETRIED_BYTES
         if never := chosen & row_map.NEVER_SENDABLE:
             names = ", ".join(sorted(row_map.name_of(byte) for byte in never))
@@ -271,7 +271,9 @@ class StoreBatches:
         await self._check_credit((await self._get(batch_id)).tenant.key_id)
         now_ms = self._clock.now_ms()
         deadline_ms = now_ms + int(deadline_s * 1000) if deadline_s else 0
-        reopened = await self._writer.do(lambda: self._store.reopen(batch_id, chosen, deadline_ms=deadline_ms))
+        reopened = await self._writer.do(
+            lambda: self._store.reopen(batch_id, chosen, deadline_ms=deadline_ms, gate=gate)
+        )
         self.claimable()
         return reopened.rows
 

@@ -65,6 +65,7 @@ def _spec(ask: Ask, source: BatchStatus, call: RetryCall) -> BatchSpec:
         csv_columns=(),
         destinations=ask.service.destinations,
         routes=ask.service.routes,
+        gate=source.spec.gate if call.gate else "off",
         metadata=source.spec.metadata | {RETRY_OF: source.batch_id},
         max_cost_picousd=call.max_cost_picousd if call.max_cost_picousd >= 0 else source.spec.max_cost_picousd,
     )
