@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.batch_state import BatchFacts, Pause
+from batchwright.core.failures import FailureKind
 from batchwright.core.lane_wait import LaneWait
 from batchwright.core.records import Record, SegmentInput, SegmentKey, Tally, UsageKey, UsageSum
 from batchwright.core.tenants import Tenant
