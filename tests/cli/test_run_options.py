@@ -55,6 +55,7 @@ def test_every_option_arrives(machine: Machine, invoke: Invoke, rows: Path) -> N
         ),
         pace=Pace(concurrency=9, rpm=60, tpm=9000, timeout_s=120.0),
         rows=request.rows,
+        asked_for="h",
         skip_invalid=True,
         fresh=True,
         max_attempts=3,
@@ -368,3 +369,11 @@ def test_an_input_that_can_be_no_file(machine: Machine, invoke: Invoke, rows: Pa
     for command in ("run", "validate"):
         result = invoke(command, source, "--simulate")
         assert (result.exit_code, problem in result.stderr) == (2, True), result.output
+
+
+def test_an_endpoint_that_no_row_goes_to_is_told_of(machine: Machine, invoke: Invoke, rows: Path) -> None:
+    rows.write_text(ROW.replace('"m"', '"local/smollm2"'))
+    for command in (("run", "rows.jsonl", "-n"), ("validate", "rows.jsonl")):
+        said = invoke(*command, "--base-url", "http://localhost:1/v1", "-m", "qwen3").stderr
+        assert "0 of 1 row goes to http://localhost:1/v1" in said
+        assert "(1 to local)" in said

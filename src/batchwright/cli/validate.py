@@ -35,6 +35,7 @@ def validate_command(source: str, **given: Any) -> int:
     """
     from batchwright.runner.source import open_source
     from batchwright.runner.unnamed import no_model_texts
+    from batchwright.runner.unused import unused_texts
 
     settings, request = make_request(source, given)
     with open_source(request.source, request.rows) as opened:
@@ -43,7 +44,8 @@ def validate_command(source: str, **given: Any) -> int:
         _print_json(report)
     else:
         _print_text(report)
-    for text in (*notes, *no_model_texts(report.lanes, settings.destinations)):
+    unused = unused_texts(report.lanes, settings.destinations, request.asked_for)
+    for text in (*notes, *no_model_texts(report.lanes, settings.destinations), *unused):
         say(text)
     if help_text := endpoint_help_text(settings, report.findings):
         say(help_text)
