@@ -189,6 +189,7 @@ class Worker:
                 waiting=desk.lane.paused_reason or ("starting" if desk.opening else desk.lane.waiting(now_s)),
             )
             for desk in self.floor.desks.values()
+            if desk.concerns
         )
         return WorkerView(
             in_flight=self.sender.in_flight,
