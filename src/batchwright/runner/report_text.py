@@ -146,8 +146,8 @@ def _fact_lines(report: Report) -> list[str]:
         lines.append(text)
     if tally.doubts:
         lines.append(
-            f"possible double payments: at most {count_text(tally.doubts)} (no answer reached us, but the vendor may "
-            "have billed)"
+            f"possible double payments: at most {count_text(tally.doubts)}: requests without an answer, and rows set "
+            "aside to be sent when a run was killed (how many of those had gone out is not known)"
         )
     if report.simulated:
         lines.append("simulated: no vendor was asked; answers, prices and costs are made up")
