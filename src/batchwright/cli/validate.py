@@ -10,7 +10,6 @@ from batchwright.cli import options
 from batchwright.cli.exits import OK, REFUSED, say
 from batchwright.cli.preview import finding_json
 from batchwright.cli.run import make_request
-from batchwright.cli.running import endpoint_help_text
 
 if TYPE_CHECKING:
     from batchwright.runner.validation import ValidationReport
@@ -36,6 +35,7 @@ def validate_command(source: str, **given: Any) -> int:
     from batchwright.runner.source import open_source
     from batchwright.runner.unnamed import no_model_texts
     from batchwright.runner.unused import unused_texts
+    from batchwright.settings.endpoint_help import endpoint_help_text
 
     settings, request = make_request(source, given)
     with open_source(request.source, request.rows) as opened:

@@ -70,7 +70,7 @@ class ServiceBatches:
 
     async def resolve(self, text: str) -> str:
         if text == "@last":
-            newest = await self._batches.list(limit=1)
+            newest = await self._batches.list_page(limit=1)
             if not newest.batches:
                 raise NoSuchBatch("@last names the newest batch, and this account has none yet")
             return newest.batches[0].batch_id

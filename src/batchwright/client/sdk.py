@@ -24,6 +24,7 @@ from batchwright.client.fields import Fields
 from batchwright.client.replies import Reply
 from batchwright.client.values import Batch, BatchPage, ResultsPage, RowResult, SubmittedBatch
 
+PAGE_BATCHES = 50
 PAGE_ROWS = 100
 LONG_POLL_S = 30.0
 POLL_S = 1.0
@@ -78,10 +79,10 @@ class AsyncBatches:
         """
         return await self._asker.ask(calls.status(batch_id, wait_s=wait_s))
 
-    async def list(
+    async def list_page(
         self,
         *,
-        limit: int = 50,
+        limit: int = PAGE_BATCHES,
         cursor: str | None = None,
         state: str = "",
         metadata: Mapping[str, str] | None = None,
@@ -91,6 +92,24 @@ class AsyncBatches:
         Raises BadRequest for a filter that the service does not take.
         """
         return await self._asker.ask(calls.list_batches(limit=limit, cursor=cursor, state=state, metadata=metadata))
+
+    async def list(
+        self, *, limit: int = PAGE_BATCHES, state: str = "", metadata: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Batch]:
+        """All of the account's batches, newest first, page by page (`limit` of them each); see `list_page`.
+
+        Raises BadRequest for a filter that the service does not take.
+        """
+        cursor: str | None = None
+        while True:
+            page = await self.list_page(limit=limit, cursor=cursor, state=state, metadata=metadata)
+            for batch in page.batches:
+                yield batch
+            if page.next_cursor is None:
+                return
+            if page.next_cursor == cursor:
+                raise BadReply(f"the list of batches does not go on: the cursor {cursor} leads to itself")
+            cursor = page.next_cursor
 
     async def results_page(
         self,
