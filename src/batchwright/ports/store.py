@@ -190,9 +190,7 @@ class Store(Keys, FileStore, Webhooks, Protocol):
         """A named lease (the sweeper's): true if it is now the owner's."""
 
     # rounds ------------------------------------------------------------------------------------------------------
-    def reopen(
-        self, batch_id: str, chosen: frozenset[int], *, deadline_ms: int = 0, gate: bool = True
-    ) -> Reopened:
+    def reopen(self, batch_id: str, chosen: frozenset[int], *, deadline_ms: int = 0, gate: bool = True) -> Reopened:
         """A new round for rows whose byte (as it counts) is in `chosen`: transactions of at most 1,000 segments, of
         which only the last makes the round claimable (`reopening` until then; asked again after a crash it goes on).
 

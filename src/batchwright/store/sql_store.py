@@ -204,9 +204,7 @@ class SqlStore:
 
     # rounds ------------------------------------------------------------------------------------------------------
 
-    def reopen(
-        self, batch_id: str, chosen: frozenset[int], *, deadline_ms: int = 0, gate: bool = True
-    ) -> Reopened:
+    def reopen(self, batch_id: str, chosen: frozenset[int], *, deadline_ms: int = 0, gate: bool = True) -> Reopened:
         return rounds.reopen(self._connections, batch_id, chosen, deadline_ms=deadline_ms, gate=gate)
 
     # prices ------------------------------------------------------------------------------------------------------
