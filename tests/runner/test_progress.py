@@ -158,7 +158,7 @@ def test_lanes_keep_their_places() -> None:
     idle = replace(LANE, in_flight=0)
     for lanes in ((LANE, SLOW_LANE), (busy, idle)):
         text = drawn(snapshot_of(RUNNING, view=view_of(*lanes)))
-        assert text.index("acme m-small") < text.index("other x")
+        assert text.index("acme m-small") < text.index("other m|x")
 
 
 def test_lines_are_cut_at_a_word() -> None:
