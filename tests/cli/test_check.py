@@ -87,6 +87,18 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(test())
 
 
+def test_an_empty_list_of_models_proves_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with vendor({"/models": http(200, b'{"object": "list", "data": []}')}) as server:
+            table = house(server.url("/v1"), 'models = ["a-*"]')
+            findings = await looked(tmp_path, f"model = 'house/any'\n{table}")
+        assert not [finding for finding in findings if finding.verdict is Verdict.ERROR], findings
+        assert about(findings, "vendor house").verdict is Verdict.WARNING
+        assert "lists no model" in about(findings, "vendor house").found
+
+    run(test)
+
+
 # ------------------------------------------------------------------------------------------------------- one that works
 
 

@@ -55,6 +55,7 @@ def test_every_option_arrives(machine: Machine, invoke: Invoke, rows: Path) -> N
         ),
         pace=Pace(concurrency=9, rpm=60, tpm=9000, timeout_s=120.0),
         rows=request.rows,
+        asked_for="h",
         skip_invalid=True,
         fresh=True,
         max_attempts=3,
@@ -153,19 +154,36 @@ def test_dry_run_shows_the_plan_and_sends_nothing(machine: Machine, invoke: Invo
     facts = dict(line.split("\t", 1) for line in result.stdout.splitlines())
     assert (facts["rows"], facts["refused"], facts["h"]) == ("3", "0", f"m\tno key\t3\t{3 * (len(ROW) - 1)}\t")
     read = json.loads(invoke("run", "rows.jsonl", "-n", "--json", "--base-url", "https://h/v1").stdout)
-    assert (read["valid"], read["rows"], read["rows_without_price_or_bound"]) == (True, 3, 3), "m has no price"
+    assert (read["valid"], read["rows"], read["rows_without_price"]) == (True, 3, 3), "m has no price"
+    assert read["rows_without_bound"] == 0
     assert read["cost_at_most_usd"] is None
     assert [(lane["vendor"], lane["model"], lane["rows"]) for lane in read["lanes"]] == [("h", "m", 3)]
 
 
 def test_dry_run_bounds_the_cost_where_prices_are_known(machine: Machine, invoke: Invoke, rows: Path) -> None:
     priced = json.loads(invoke("run", "rows.jsonl", "-n", "--json", "--simulate").stdout)
-    assert priced["rows_without_price_or_bound"] == 0
+    assert (priced["rows_without_price"], priced["rows_without_bound"]) == (0, 0)
     assert 0 < priced["cost_at_most_usd"] == sum(lane["cost_at_most_usd"] for lane in priced["lanes"]) < 0.01
     rows.write_text(ROW + ROW.replace(',"max_tokens":5', ""))
-    assert (
-        json.loads(invoke("run", "rows.jsonl", "-n", "--json", "--simulate").stdout)["rows_without_price_or_bound"] == 1
-    )
+    lacking = json.loads(invoke("run", "rows.jsonl", "-n", "--json", "--simulate").stdout)
+    assert (lacking["rows_without_price"], lacking["rows_without_bound"]) == (0, 1)
+
+
+def test_dry_run_refuses_under_a_cap_what_the_run_would(machine: Machine, invoke: Invoke, rows: Path) -> None:
+    rows.write_text(ROW + ROW.replace(',"max_tokens":5', ""))
+    refused = invoke("run", "rows.jsonl", "-n", "--simulate", "--max-cost", "1")
+    assert refused.exit_code == 2
+    assert "1 row has no upper bound on the cost" in refused.stderr
+    assert "no bound on its tokens (it has no max_tokens)" in refused.stderr
+    assert invoke("run", "rows.jsonl", "-n", "--simulate", "--max-cost", "1", "--allow-unpriced").exit_code == 0
+
+
+def test_dry_run_takes_what_is_free_for_bounded(machine: Machine, invoke: Invoke, rows: Path) -> None:
+    rows.write_text(ROW.replace('"m"', '"local/smollm2"').replace(',"max_tokens":5', ""))
+    result = invoke("run", "rows.jsonl", "-n", "--json", "--max-cost", "1")
+    assert result.exit_code == 0, result.stderr
+    read = json.loads(result.stdout)
+    assert (read["cost_at_most_usd"], read["rows_without_price"], read["rows_without_bound"]) == (0, 0, 0)
 
 
 def test_dry_run_of_a_refused_file(machine: Machine, invoke: Invoke, rows: Path) -> None:
@@ -351,3 +369,11 @@ def test_an_input_that_can_be_no_file(machine: Machine, invoke: Invoke, rows: Pa
     for command in ("run", "validate"):
         result = invoke(command, source, "--simulate")
         assert (result.exit_code, problem in result.stderr) == (2, True), result.output
+
+
+def test_an_endpoint_that_no_row_goes_to_is_told_of(machine: Machine, invoke: Invoke, rows: Path) -> None:
+    rows.write_text(ROW.replace('"m"', '"local/smollm2"'))
+    for command in (("run", "rows.jsonl", "-n"), ("validate", "rows.jsonl")):
+        said = invoke(*command, "--base-url", "http://localhost:1/v1", "-m", "qwen3").stderr
+        assert "0 of 1 row goes to http://localhost:1/v1" in said
+        assert "(1 to local)" in said

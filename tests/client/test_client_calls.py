@@ -82,7 +82,7 @@ def test_a_life_against_a_service_like_infrai(service: ScriptedService) -> None:
         assert sum(item.cost_usd for item in items if item.cost_usd is not None) == Decimal("0.0005456")
         exported = b"".join([piece async for piece in batches.export(batch.batch_id)])
         assert [json.loads(line)["request_index"] for line in exported.splitlines()] == [0, 1, 2, 3, 4]
-        assert (await batches.list()).batches == ()
+        assert (await batches.list_page()).batches == ()
         assert (await batches.cancel(batch.batch_id)).state == "partial", "asked for where the reply does not say"
 
     run(f"{service.base_url}/v1/", live)

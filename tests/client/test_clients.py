@@ -102,7 +102,9 @@ def test_each_call_of_both_is_walked(
         note("submit", None)
         note("pause", (await batches.pause(batch_id, reason="for lunch")).paused_reason)
         note("resume", (await batches.resume(batch_id)).paused_reason)
-        note("list", [batch.batch_id == batch_id for batch in (await batches.list(limit=1)).batches])
+        note("list_page", [batch.batch_id == batch_id for batch in (await batches.list_page(limit=1)).batches])
+        listed = [batch.batch_id async for batch in batches.list(limit=1)]
+        note("list", (listed[0] == batch_id, len(listed) == len(set(listed))))
         vendor.set(hold=False)
         vendor.release()
         note("events", [batch.state async for batch in batches.events(batch_id)][-1])

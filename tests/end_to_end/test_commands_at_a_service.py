@@ -41,6 +41,20 @@ ROWS = [
 ]
 
 
+def test_a_retry_that_the_gate_stops_says_so_and_can_do_without(there: There) -> None:
+    batch_id = there.service.submit([chat("fine"), *(chat(f"[[status=400 code=no]] {number}") for number in range(30))])
+    there.service.ended(batch_id)
+    stopped = there("retry", batch_id)
+    assert "30 rows in a new round" in stopped.err
+    assert "round 1 was stopped by the gate after 25 rows" in stopped.err
+    assert "5 rows of it got no new outcome" in stopped.err
+    assert "5 rows of it" in there("status", batch_id).out
+    sent = len(there.vendor.hits)
+    whole = there("retry", batch_id, "--no-gate")
+    assert "stopped by the gate" not in whole.err
+    assert len(there.vendor.hits) - sent == 30
+
+
 def test_a_batch_is_seen_exported_retried_and_deleted(there: There) -> None:
     batch_id = there.service.submit(ROWS, metadata={"job": "x"})
     watched = there("watch", batch_id)

@@ -167,6 +167,25 @@ def test_a_kill_while_a_batch_runs_asks_for_that_batch(machine: CommandLine, ser
     assert_no_doubt(machine, 10)
 
 
+def test_only_rows_that_are_to_be_sent_are_told_of_as_left_at_the_service(
+    machine: CommandLine, service: ScriptedService
+) -> None:
+    machine.write("in.jsonl", rows(10))
+    service.set(state="working")
+    running = start(machine, service)
+    service.wait_for(lambda service: any("/status/" in call for call in service.calls))
+    running.kill()
+    running.end()
+    service.set(state="")
+    machine.write("other.jsonl", [chat_row(f"another {number}") for number in range(3)])
+    other = machine("run", "other.jsonl", "-o", "other_out.jsonl", "--service", service.base_url)
+    assert (other.code, "when an earlier run ended" in other.err) == (0, False), other.err
+    ended = run(machine, service)
+    assert "10 rows that are to be sent were at the service when an earlier run ended" in ended.err
+    check_texts = [content(line) for line in machine.lines()]
+    assert check_texts == [f"echo w{number}" for number in range(10)]
+
+
 def test_the_second_interrupt_cancels_what_is_open(machine: CommandLine, service: ScriptedService) -> None:
     machine.write("in.jsonl", rows(10))
     service.set(state="working")

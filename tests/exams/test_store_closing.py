@@ -189,6 +189,15 @@ def test_a_lane_that_is_cleared_clears_the_batches_that_name_it(store: Store) ->
     assert state(store, "batch_b") is BatchState.QUEUED
 
 
+def test_batches_of_a_lane_are_released_for_a_probe_while_its_pause_stands(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+    store.pause_lane(LanePause(lane="one", reason="401", since_ms=2_000, probe_at_ms=3_000))
+    store.pause_batch("batch_a", pause(PauseCause.LANE, lane="one"))
+    store.release_lane("one")
+    assert state(store) is BatchState.QUEUED
+    assert [fact.lane for fact in store.lane_pauses()] == ["one"]
+
+
 def test_a_higher_cap_ends_a_budget_pause_if_it_leaves_room(store: Store) -> None:
     submit(store, "batch_a", [new_segment(0)], spec(cap=40))
     worker = Worker(store)

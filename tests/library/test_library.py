@@ -53,6 +53,22 @@ def test_results_by_position_as_of_a_list(tmp_path: Path) -> None:
             results[place]
 
 
+def test_a_report_reads_as_its_first_line(tmp_path: Path) -> None:
+    results = batchwright.run(rows(2), simulate=True, home=tmp_path, progress="none")
+    assert str(results.report).startswith("2 ok of 2")
+    assert repr(results.report) == f"<Report on {results.batch_id}: {results.report}>"
+
+
+def test_rows_with_nowhere_to_go_are_told_where_rows_can_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "BATCHWRIGHT_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InputRefused) as caught:
+        batchwright.run(rows(2), home=tmp_path, progress="none")
+    assert caught.value.__context__ is None, "nothing else went wrong"
+    assert "Where rows can go:" in "\n".join(caught.value.__notes__)
+
+
 def test_the_same_rows_again_are_not_sent_again(tmp_path: Path) -> None:
     first = batchwright.run(rows(5), simulate=True, home=tmp_path, progress="none")
     again = batchwright.run(rows(5), simulate=True, home=tmp_path, progress="none")

@@ -139,6 +139,58 @@ def test_meter_follows_the_last_seconds() -> None:
     assert Meter(0.0, 5).eta_s(10) == -1.0
 
 
+def test_nothing_is_promised_while_nothing_moves() -> None:
+    meter = Meter(0.0, 0)
+    for tenths in range(1, 101):
+        meter.note(tenths / 10, tenths)
+    assert meter.eta_s(100) == pytest.approx(10.0)
+    for tenths in range(101, 125):
+        meter.note(tenths / 10, 100)
+    assert (meter.rows_per_s(), meter.eta_s(100)) == (0.0, -1.0)
+    slow = Meter(0.0, 0)
+    for second in range(1, 21):
+        slow.note(float(second), second // 4)
+    assert slow.rows_per_s() > 0, "rows that come rarely come all the same"
+
+
+def test_lanes_keep_their_places() -> None:
+    busy = replace(SLOW_LANE, in_flight=8)
+    idle = replace(LANE, in_flight=0)
+    for lanes in ((LANE, SLOW_LANE), (busy, idle)):
+        text = drawn(snapshot_of(RUNNING, view=view_of(*lanes)))
+        assert text.index("acme m-small") < text.index("other m|x")
+
+
+def test_lines_are_cut_at_a_word() -> None:
+    lane = replace(SLOW_LANE, waiting="an unhelpful sentence of many words " * 6)
+    snapshot = snapshot_of(RUNNING, view=view_of(LANE, lane, retries=12_345))
+    for columns in (40, 80):
+        out = io.StringIO()
+        Console(file=out, width=columns, no_color=True).print(panel(snapshot, columns))
+        lines = [line.rstrip() for line in out.getvalue().splitlines()]
+        assert len(lines) == 7, lines
+        words = set(drawn_words(snapshot))
+        for line in (line for line in lines if line.endswith("…")):
+            assert set(line.removesuffix("…").split()) <= words
+
+
+def drawn_words(snapshot: Snapshot) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=1_000, no_color=True).print(panel(snapshot, 1_000))
+    return out.getvalue().split()
+
+
+def test_a_pause_is_told_once_in_plain_lines() -> None:
+    out = io.StringIO()
+    display = PlainProgress(out)
+    pause = Pause(cause=PauseCause.LANE, reason="no credit left", since_ms=1)
+    paused = snapshot_of(status_of({ok(): 1}, total=2, pauses=[pause]), elapsed_s=1.5)
+    display.show(paused)
+    for _ in range(3):
+        display.show(replace(paused, elapsed_s=1.7, stopping="waiting for what is in flight"))
+    assert out.getvalue().count("no credit left") == 1
+
+
 def test_plain_lines_say_at_once_that_an_interrupt_was_heard() -> None:
     out = io.StringIO()
     display = PlainProgress(out)

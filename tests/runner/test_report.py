@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -87,6 +88,17 @@ def test_rows_that_were_closed_unsent_are_no_cause() -> None:
     assert [group.kind for group in report.failures] == [FailureKind.INVALID_REQUEST, FailureKind.STOPPED]
     assert first_line(report).endswith("most frequent error: invalid_request bad")
     assert "stopped by the gate" in report_text(report)
+
+
+def test_a_round_that_was_closed_tells_of_the_rows_it_left() -> None:
+    status = replace(
+        status_of({ok(): 70, failed(FailureKind.INVALID_REQUEST): 30}), round=1, closed_as=FailureKind.STOPPED, left=5
+    )
+    text = report_text(build_report(status, None, timing=RAN))
+    assert "round 1 was stopped by the gate after 25 rows that all failed in the same way: 5 rows of it got no" in text
+    assert "`retry --no-gate` sends all" in text
+    cancelled = replace(status, closed_as=FailureKind.CANCELLED, left=1)
+    assert "round 1 was cancelled: 1 row of it got no" in report_text(build_report(cancelled, None, timing=RAN))
 
 
 def test_groups_are_bounded_and_none_of_their_rows_is_lost() -> None:

@@ -243,6 +243,26 @@ def test_rows_that_all_fail_alike_stop_the_batch_unless_it_is_to_pause(scripted:
     assert scripted.ended(batch_id)["state"] == "cancelled"
 
 
+def test_a_round_that_the_gate_stops_says_how_many_rows_it_left(
+    scripted: RunningService, vendor: ScriptedVendor
+) -> None:
+    rows = [*chats(20), *(chat(f"[[status=400 code=no]] {number}") for number in range(30))]
+    batch_id = scripted.submit(rows)
+    first = scripted.ended(batch_id)
+    assert (first["failed_count"], first["closed_as"], first["left_count"]) == (30, None, 0)
+    sent = len(vendor.hits)
+    done(scripted, "retry", batch_id)
+    stopped = scripted.ended(batch_id)
+    assert (stopped["failed_count"], stopped["closed_as"], stopped["left_count"]) == (30, "stopped", 5)
+    assert len(vendor.hits) - sent == 25
+    done(scripted, "retry", batch_id, {"gate": False})
+    whole = scripted.ended(batch_id)
+    assert (whole["failed_count"], whole["closed_as"], whole["left_count"]) == (30, None, 0)
+    assert len(vendor.hits) - sent == 55
+    again = done(scripted, "retry", batch_id, {"gate": False, "as": "new"})["batch_id"]
+    assert scripted.ended(again)["error_kinds"] == {"invalid_request": 30}
+
+
 @pytest.mark.parametrize(
     ("call", "content", "code"),
     [

@@ -162,6 +162,16 @@ def test_an_ended_batch_cannot_be_cancelled(service: RunningService) -> None:
     assert refused.value.code == "wrong_state"
 
 
+def test_a_refused_cancel_speaks_the_words_of_this_face(scripted: RunningService) -> None:
+    client = sdk(scripted)
+    batch = create(client, chat_rows("fine", "[[status=400]] x"))
+    assert scripted.ended(batch.id)["state"] == "partial"
+    with pytest.raises(openai.ConflictError) as caught:
+        client.batches.cancel(batch.id)
+    assert "its status is 'completed'" in caught.value.message
+    assert "partial" not in caught.value.message
+
+
 def test_time_runs_out_and_finished_rows_stay(scripted: RunningService, vendor: ScriptedVendor) -> None:
     batch = run(scripted, chat_rows("a", "b", "[[sleep=60]]", "[[sleep=60]]"), window="1s")
     assert (batch.status, batch.expired_at is not None, batch.completed_at) == ("expired", True, None)

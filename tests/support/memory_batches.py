@@ -200,7 +200,7 @@ class MemoryBatches:
     async def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
         return [row for row, input_row in enumerate(self._batch(batch_id).rows) if input_row.custom_id == custom_id]
 
-    async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
+    async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0, *, gate: bool = True) -> int:
         batch = self._batch(batch_id)
         if not batch.status().terminal:
             raise WrongState(f"{batch_id} has not ended")

@@ -150,15 +150,18 @@ def serving(
     ceilings: Ceilings | None = None,
     key: str = "",
     vendor_settings: str = "",
+    user: str = "",
     simulate: bool = True,
 ) -> Iterator[RunningService]:
     """`project`: more of `batchwright.toml`; `vendor_settings`: of the scripted vendor's table, in the user's own file.
+    `user`: that whole file, where no scripted vendor is given.
     Without a vendor the simulator answers, unless `simulate` is False: then what the settings and this machine have.
     `works` False: nobody does. `key`: of a service that ran in this folder before: a first key is made and told only
     once."""
     folder.mkdir(parents=True, exist_ok=True)
     places = Places(folder, project=PROJECT + project)
     places.environment = {"BATCHWRIGHT_HOME": str(folder / "state"), **(environment or {})}
+    places.user = user
     if vendor is not None:
         places.user = f"[vendors.scripted]\nbase_url = '{vendor.base_url}'\n{vendor_settings}"
     settings = places.load(simulate=simulate and vendor is None)

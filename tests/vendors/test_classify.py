@@ -264,7 +264,9 @@ def test_a_cost_is_taken_only_from_who_states_one_in_usd() -> None:
     assert read(chat(infrai={"cost_usd": None})).cost_picousd == UNKNOWN
     header = {"X-Infrai-Cost-Usd": "0.002"}
     assert read(chat(), profile="infrai", headers=header).cost_picousd == 2_000_000_000
-    assert read(chat(), headers=header).cost_picousd == UNKNOWN
+    assert read(chat(), headers=header).cost_picousd == 2_000_000_000, "the name says whose it is and that it is USD"
+    assert read(chat(), headers={"X-Cost": "0.002"}).cost_picousd == UNKNOWN
+    assert read(chat(), headers={"X-Infrai-Cost-Usd": "free"}).cost_picousd == UNKNOWN
 
 
 @pytest.mark.parametrize("cost", ["abc", "-1", "NaN", 1e300, {"total": 1}, True])

@@ -31,7 +31,7 @@ def test_what_the_body_says(endpoint: str) -> None:
 
 
 def test_a_head_is_not_kept_and_a_simulator_always_states_one() -> None:
-    assert may_state_cost(at(profile_with("cost_header")), "/chat/completions", NONE)
+    assert may_state_cost(at(profile_with("states_cost_in_head")), "/chat/completions", NONE)
     assert may_state_cost(at(protocol=VendorProtocol.SIMULATED), "/chat/completions", NONE)
 
 

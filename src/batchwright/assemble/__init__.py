@@ -433,15 +433,19 @@ async def export(settings: Settings, batch_id: str, *, delivery: Delivery, displ
         return await deliver(status, delivery, NOTHING_DONE, seams)
 
 
+def lane_prices(settings: Settings) -> LanePrices:
+    """The prices that a run of these settings would bound its rows by."""
+    return LanePrices(Prices(settings, SystemClock()), settings.destinations, settings.routes)
+
+
 def source_rows(
-    settings: Settings, request: RunRequest, *, say: Callable[[str], None]
+    request: RunRequest, prices: LanePrices, *, say: Callable[[str], None]
 ) -> Iterator[Sequence[SourceRow]]:
     """The rows a run would send, checked and bounded; nothing is stored (`run --dry-run`). `say` hears how the input
     is read."""
     with open_source(request.source, request.rows, skip_invalid=True) as source:
         for text in source.notes:
             say(text)
-        prices = LanePrices(Prices(settings, SystemClock()), settings.destinations, settings.routes)
         yield from with_worst_cases(source.chunks(), prices)
 
 

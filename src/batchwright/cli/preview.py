@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from batchwright.core.errors import Finding
     from batchwright.core.rows import SourceRow
+    from batchwright.engine.bounds import LanePrices
     from batchwright.runner.request import RunRequest
     from batchwright.settings import Settings
 
@@ -22,21 +23,26 @@ class LanePreview:
     worst_picousd: int = 0
     """Of the rows that have a bound and a price."""
     unbounded: int = 0
-    """Rows without a bound on their output or without a price."""
+    """Rows of which nothing says what they can cost at most, as under a cap; of these: """
+    without_price: int = 0
+    without_bound: int = 0
+    """On their output. A row may lack both."""
 
 
 @dataclass(slots=True)
 class Preview:
     """Sums over the rows that passed through `add`."""
 
+    prices: LanePrices
     rows: int = 0
     refused: int = 0
     findings: list[Finding] = field(default_factory=list)
     lanes: dict[str, LanePreview] = field(default_factory=dict)
+    unbounded_findings: list[Finding] = field(default_factory=list)
 
     def add(self, rows: Sequence[SourceRow]) -> None:
         for source in rows:
-            self.rows += 1
+            index, self.rows = self.rows, self.rows + 1
             if source.finding is not None:
                 self.refused += 1
                 if len(self.findings) < SHOWN_FINDINGS:
@@ -48,15 +54,30 @@ class Preview:
             lane.rows += 1
             lane.body_bytes += len(source.row.body)
             lane.worst_picousd += source.row.worst_picousd
-            lane.unbounded += source.row.worst_picousd == 0
+            if source.unbounded:
+                self._add_unbounded(lane, source, index)
+
+    def _add_unbounded(self, lane: LanePreview, source: SourceRow, index: int) -> None:
+        from batchwright.engine.bounds import unbounded_finding
+
+        unpriced = self.prices.first_unpriced(source)
+        lane.unbounded += 1
+        lane.without_price += bool(unpriced)
+        lane.without_bound += not source.row.output_tokens
+        if len(self.unbounded_findings) < SHOWN_FINDINGS:
+            self.unbounded_findings.append(unbounded_finding(source, index, unpriced=unpriced))
+
+    def total(self, name: str) -> int:
+        """The sum of this field over all lanes."""
+        return sum(getattr(lane, name) for lane in self.lanes.values())
 
     @property
     def worst_picousd(self) -> int:
-        return sum(lane.worst_picousd for lane in self.lanes.values())
+        return self.total("worst_picousd")
 
     @property
     def unbounded(self) -> int:
-        return sum(lane.unbounded for lane in self.lanes.values())
+        return self.total("unbounded")
 
 
 def show_preview(settings: Settings, request: RunRequest, *, as_json: bool) -> int:
@@ -64,21 +85,26 @@ def show_preview(settings: Settings, request: RunRequest, *, as_json: bool) -> i
     from batchwright import assemble
     from batchwright.cli.exits import say
     from batchwright.core.errors import InputRefused
+    from batchwright.engine.bounds import unbounded_refusal
     from batchwright.runner.unnamed import no_model_texts
+    from batchwright.runner.unused import unused_texts
 
-    preview = Preview()
-    for rows in assemble.source_rows(settings, request, say=say):
+    preview = Preview(assemble.lane_prices(settings))
+    for rows in assemble.source_rows(request, preview.prices, say=say):
         preview.add(rows)
     if as_json:
         _print_json(preview, settings)
     else:
         _print_text(preview, settings)
     counts = {lane: found.rows for lane, found in preview.lanes.items()}
-    for text in no_model_texts(counts, settings.destinations):
+    unused = unused_texts(counts, settings.destinations, request.asked_for)
+    for text in (*no_model_texts(counts, settings.destinations), *unused):
         say(text)
     if preview.refused and not request.skip_invalid:
         message = f"{preview.refused:,} of {preview.rows:,} rows cannot be sent, so a run would send none"
         raise InputRefused(message, tuple(preview.findings), preview.refused)
+    if preview.unbounded and request.max_cost_picousd >= 0 and not request.allow_unpriced:
+        raise unbounded_refusal(preview.unbounded_findings, preview.unbounded)
     return 0
 
 
@@ -87,14 +113,15 @@ def _print_text(preview: Preview, settings: Settings) -> None:
     from batchwright.cli.table import Column
     from batchwright.core.batch_spec import LaneKey
 
-    body_bytes = sum(lane.body_bytes for lane in preview.lanes.values())
+    body_bytes = preview.total("body_bytes")
     screen.print_facts(
         [
             ("rows", screen.count_cell(preview.rows)),
             ("refused", screen.count_cell(preview.refused)),
             ("body_bytes", screen.count_cell(body_bytes)),
             ("cost_at_most_usd", screen.cost_cell(preview.worst_picousd, complete=not preview.unbounded)),
-            ("rows_without_price_or_bound", screen.count_cell(preview.unbounded)),
+            ("rows_without_price", screen.count_cell(preview.total("without_price"))),
+            ("rows_without_bound", screen.count_cell(preview.total("without_bound"))),
         ]
     )
     table = []
@@ -139,7 +166,8 @@ def _print_json(preview: Preview, settings: Settings) -> None:
                 "rows": lane.rows,
                 "body_bytes": lane.body_bytes,
                 "cost_at_most_usd": usd_json(lane.worst_picousd, complete=not lane.unbounded),
-                "rows_without_price_or_bound": lane.unbounded,
+                "rows_without_price": lane.without_price,
+                "rows_without_bound": lane.without_bound,
             }
         )
     screen.print_json(
@@ -147,9 +175,10 @@ def _print_json(preview: Preview, settings: Settings) -> None:
             "valid": not preview.refused,
             "rows": preview.rows,
             "refused": preview.refused,
-            "body_bytes": sum(lane.body_bytes for lane in preview.lanes.values()),
+            "body_bytes": preview.total("body_bytes"),
             "cost_at_most_usd": usd_json(preview.worst_picousd, complete=not preview.unbounded),
-            "rows_without_price_or_bound": preview.unbounded,
+            "rows_without_price": preview.total("without_price"),
+            "rows_without_bound": preview.total("without_bound"),
             "lanes": lanes,
             "findings": [finding_json(finding) for finding in preview.findings],
             "findings_total": preview.refused,

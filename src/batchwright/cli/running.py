@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
-    from batchwright.core.errors import BatchwrightError, Finding
+    from batchwright.core.errors import BatchwrightError
     from batchwright.ports.batches import Batches
     from batchwright.runner.outcome import RunOutcome
     from batchwright.settings import Settings
@@ -78,22 +78,10 @@ def finish(outcome: RunOutcome, *, as_json: bool) -> int:
     return outcome.exit_code
 
 
-def endpoint_help_text(settings: Settings, findings: Iterable[Finding]) -> str:
-    """What to do about rows that have nowhere to go; empty where there are none, or where the finding says it all."""
-    unroutable = [finding.message for finding in findings if finding.code == "unroutable"]
-    remedies = [
-        text for reason, text in settings.remedies.items() if text and any(reason in message for message in unroutable)
-    ]
-    if remedies:
-        return "\n".join(dict.fromkeys(remedies))
-    if not unroutable or settings.destinations:
-        return ""
-    return "\n".join(("Where rows can go:", *(f"  {line}" for line in settings.endpoint_help())))
-
-
 def add_endpoint_help(error: BatchwrightError, settings: Settings) -> None:
     """Rows without any endpoint to go to: says how to get one, and not the same finding a hundred times."""
     from batchwright.core.errors import InputRefused
+    from batchwright.settings.endpoint_help import endpoint_help_text
 
     if not isinstance(error, InputRefused):
         return

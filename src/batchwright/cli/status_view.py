@@ -10,7 +10,14 @@ from batchwright.core import row_map
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
 from batchwright.runner.progress_text import elsewhere_texts
-from batchwright.runner.standing import cost_is_complete, cost_json, ends_without_success, standing_json, state_text
+from batchwright.runner.standing import (
+    cost_is_complete,
+    cost_json,
+    ends_without_success,
+    left_text,
+    standing_json,
+    state_text,
+)
 
 
 def goes_on_with(status: BatchStatus) -> str:
@@ -37,6 +44,7 @@ def status_facts(status: BatchStatus) -> list[tuple[str, Cell]]:
         ("name", screen.text_cell(status.spec.name)),
         ("state", state_cell(status)),
         ("round", screen.count_cell(status.round)),
+        ("left_as_before", screen.text_cell(left_text(status))),
         ("total", screen.count_cell(status.total)),
         ("ok", screen.count_cell(counts.succeeded)),
         *((name, screen.count_cell(number)) for name, number in ends_without_success(counts)),
@@ -72,6 +80,7 @@ def status_facts(status: BatchStatus) -> list[tuple[str, Cell]]:
 _ONLY_IF_ANY = frozenset(
     {
         "round",
+        "left_as_before",
         "cancelled",
         "expired",
         "stopped",

@@ -10,7 +10,6 @@ from batchwright.cli import options
 from batchwright.cli.exits import OK, REFUSED, say
 from batchwright.cli.preview import finding_json
 from batchwright.cli.run import make_request
-from batchwright.cli.running import endpoint_help_text
 
 if TYPE_CHECKING:
     from batchwright.runner.validation import ValidationReport
@@ -35,6 +34,8 @@ def validate_command(source: str, **given: Any) -> int:
     """
     from batchwright.runner.source import open_source
     from batchwright.runner.unnamed import no_model_texts
+    from batchwright.runner.unused import unused_texts
+    from batchwright.settings.endpoint_help import endpoint_help_text
 
     settings, request = make_request(source, given)
     with open_source(request.source, request.rows) as opened:
@@ -43,7 +44,8 @@ def validate_command(source: str, **given: Any) -> int:
         _print_json(report)
     else:
         _print_text(report)
-    for text in (*notes, *no_model_texts(report.lanes, settings.destinations)):
+    unused = unused_texts(report.lanes, settings.destinations, request.asked_for)
+    for text in (*notes, *no_model_texts(report.lanes, settings.destinations), *unused):
         say(text)
     if help_text := endpoint_help_text(settings, report.findings):
         say(help_text)

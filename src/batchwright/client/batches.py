@@ -70,7 +70,7 @@ class ServiceBatches:
 
     async def resolve(self, text: str) -> str:
         if text == "@last":
-            newest = await self._batches.list(limit=1)
+            newest = await self._batches.list_page(limit=1)
             if not newest.batches:
                 raise NoSuchBatch("@last names the newest batch, and this account has none yet")
             return newest.batches[0].batch_id
@@ -144,12 +144,13 @@ class ServiceBatches:
             found += [view.request_index for view in views if view.input.custom_id == custom_id]
         return found
 
-    async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
+    async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0, *, gate: bool = True) -> int:
         begun = await self._batches.retry(
             batch_id,
             kinds=sorted(kind.value for kind in selector.kinds),
             flags=sorted(flag.value for flag in selector.flags),
             batch_timeout=deadline_s or None,
+            gate=gate,
         )
         self._seen.pop(batch_id, None)
         return begun.pending_count

@@ -185,6 +185,7 @@ class RetryOptions:
     kinds: Iterable[str] = ()
     flags: Iterable[str] = ()
     batch_timeout: Duration | None = None
+    gate: bool = True
 
 
 def retry(batch_id: str, options: RetryOptions, *, round_number: int) -> Call[Batch | None]:
@@ -241,6 +242,7 @@ def _retry_body(options: RetryOptions) -> dict[str, object]:
         kinds=[str(kind) for kind in options.kinds] or None,
         flags=[str(flag) for flag in options.flags] or None,
         batch_timeout=_duration(options.batch_timeout),
+        gate=None if options.gate else False,
     )
 
 

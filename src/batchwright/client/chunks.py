@@ -75,6 +75,10 @@ class Chunk:
     digests: list[str]
     left_over: bool = False
     """It was a dead process's: what it has not answered well is sent anew."""
+    earlier: bool = False
+    """It was an earlier run's."""
+    too_old: bool = False
+    """Of an earlier run, never named, and older than services keep idempotency keys."""
     batch_id: str = ""
     """Empty: not named yet."""
     ended: Batch | None = None

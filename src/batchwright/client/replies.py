@@ -147,6 +147,8 @@ def batch_of(data: Fields) -> Batch:
         attempts=data.integer("attempts"),
         retries=data.integer("retries"),
         round=data.integer("round"),
+        closed_as=data.text("closed_as"),
+        left_count=data.integer("left_count"),
         rows_per_s=data.number("rows_per_s"),
         eta_s=data.number("eta_s"),
         paused_reason=data.text("paused_reason"),

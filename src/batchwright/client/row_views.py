@@ -63,7 +63,12 @@ def status_of(batch: Batch, destination: Destination) -> BatchStatus:
         waiting=tuple(_waiting(lane) for lane in batch.waiting),
         budget_taken_picousd=0,
         live=not batch.terminal,
+        closed_as=_CLOSED_AS.get(batch.closed_as),
+        left=batch.left_count,
     )
+
+
+_CLOSED_AS = {kind.value: kind for kind in row_map.CLOSING_KINDS}
 
 
 def _state(batch: Batch) -> BatchState:

@@ -24,6 +24,7 @@ from batchwright.client.fields import Fields
 from batchwright.client.replies import Reply
 from batchwright.client.values import Batch, BatchPage, ResultsPage, RowResult, SubmittedBatch
 
+PAGE_BATCHES = 50
 PAGE_ROWS = 100
 LONG_POLL_S = 30.0
 POLL_S = 1.0
@@ -78,10 +79,10 @@ class AsyncBatches:
         """
         return await self._asker.ask(calls.status(batch_id, wait_s=wait_s))
 
-    async def list(
+    async def list_page(
         self,
         *,
-        limit: int = 50,
+        limit: int = PAGE_BATCHES,
         cursor: str | None = None,
         state: str = "",
         metadata: Mapping[str, str] | None = None,
@@ -91,6 +92,24 @@ class AsyncBatches:
         Raises BadRequest for a filter that the service does not take.
         """
         return await self._asker.ask(calls.list_batches(limit=limit, cursor=cursor, state=state, metadata=metadata))
+
+    async def list(
+        self, *, limit: int = PAGE_BATCHES, state: str = "", metadata: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Batch]:
+        """All of the account's batches, newest first, page by page (`limit` of them each); see `list_page`.
+
+        Raises BadRequest for a filter that the service does not take.
+        """
+        cursor: str | None = None
+        while True:
+            page = await self.list_page(limit=limit, cursor=cursor, state=state, metadata=metadata)
+            for batch in page.batches:
+                yield batch
+            if page.next_cursor is None:
+                return
+            if page.next_cursor == cursor:
+                raise BadReply(f"the list of batches does not go on: the cursor {cursor} leads to itself")
+            cursor = page.next_cursor
 
     async def results_page(
         self,
@@ -145,13 +164,16 @@ class AsyncBatches:
         kinds: Iterable[str] = (),
         flags: Iterable[str] = (),
         batch_timeout: Duration | None = None,
+        gate: bool = True,
     ) -> Batch:
         """Sends rows of an ended batch again, in place, as a new round: by default all without success, or those that
-        ended with these kinds or flags. Said twice because no answer came, it begins one round.
+        ended with these kinds or flags. Said twice because no answer came, it begins one round. A service may stop a
+        round whose first rows all fail alike (`Batch.left_count` says how many it has left); without `gate` it does
+        not.
 
         Raises NoSuchBatchThere; StateConflict for a batch that has not ended; BadRequest; CreditSpent.
         """
-        options = calls.RetryOptions(kinds=tuple(kinds), flags=tuple(flags), batch_timeout=batch_timeout)
+        options = calls.RetryOptions(kinds=tuple(kinds), flags=tuple(flags), batch_timeout=batch_timeout, gate=gate)
         before = await self.get(batch_id)
         try:
             said = await self._asker.ask(calls.retry(batch_id, options, round_number=before.round))
@@ -169,15 +191,16 @@ class AsyncBatches:
         kinds: Iterable[str] = (),
         flags: Iterable[str] = (),
         batch_timeout: Duration | None = None,
+        gate: bool = True,
         max_cost_usd: Amount | None = None,
         idempotency_key: str | None = None,
     ) -> SubmittedBatch:
-        """Submits rows of an ended batch as a batch of their own; which rows, as in `retry`.
+        """Submits rows of an ended batch as a batch of their own; which rows, and `gate`, as in `retry`.
 
         Raises NoSuchBatchThere; StateConflict for a batch that has not ended or has no such row; BadRequest;
         IdempotencyConflict; CreditSpent.
         """
-        options = calls.RetryOptions(kinds=tuple(kinds), flags=tuple(flags), batch_timeout=batch_timeout)
+        options = calls.RetryOptions(kinds=tuple(kinds), flags=tuple(flags), batch_timeout=batch_timeout, gate=gate)
         key = idempotency_key or self._key()
         call = calls.retry_as_new(batch_id, options, max_cost_usd=max_cost_usd, idempotency_key=key)
         return await self._asker.ask(call)

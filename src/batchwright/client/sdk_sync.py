@@ -10,7 +10,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from batchwright.client.sdk import PAGE_ROWS, AsyncBatches
+from batchwright.client.sdk import PAGE_BATCHES, PAGE_ROWS, AsyncBatches
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -56,7 +56,8 @@ class Batches:
 
     submit = _once(AsyncBatches.submit)
     get = _once(AsyncBatches.get)
-    list = _once(AsyncBatches.list)
+    list_page = _once(AsyncBatches.list_page)
+    list = _each(AsyncBatches.list, ahead=PAGE_BATCHES)
     results_page = _once(AsyncBatches.results_page)
     results = _each(AsyncBatches.results, ahead=PAGE_ROWS)
     retry = _once(AsyncBatches.retry)

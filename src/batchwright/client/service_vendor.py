@@ -43,6 +43,8 @@ from batchwright.ports.vendor import Answer, CallListener
 CHUNKS_AT_ONCE = 4
 LINGER_S = 0.05
 """Rows that come one by one wait so long for others: each submit costs something."""
+TELL_S = 1.0
+"""So long rows that are found at the service are counted before a person is told of them, in one line."""
 MAX_CHUNK_BYTES = 8 * 1024 * 1024
 DROPPED_AFTER_S = 60.0
 """Answers are in the store well within: a checkpoint takes a fraction of a second."""
@@ -91,6 +93,9 @@ class ServiceVendor:
         """(when, key) of chunks whose answers were handed over."""
         self._fetched: deque[tuple[float, str]] = deque()
         """The same of left-over ones: they are kept until the end, since some of their rows may not be back yet."""
+        self._joined = (0, 0)
+        """Rows found in chunks of earlier runs since that was last told; those of them in chunks that are too old."""
+        self._telling: asyncio.TimerHandle | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._closing = False
 
@@ -99,16 +104,6 @@ class ServiceVendor:
         left = await asyncio.to_thread(self._journal.left_over, self._clock.now_ms())
         for found in left:
             self._remember(found)
-        if rows := sum(len(found.rows) for found in left):
-            self._report(
-                f"{rows:,} rows were at the service when an earlier run ended; their answers are fetched there"
-            )
-
-        if rows := sum(len(found.rows) for found in left if found.too_old):
-            self._report(
-                f"of {rows:,} of them it was not heard whether the service had taken them, more than a day ago: it may "
-                "have forgotten their key by now, and then they are paid for twice"
-            )
 
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> Row:
         digest = blake2b(endpoint.encode() + b"\n" + body, digest_size=16).hexdigest()
@@ -123,8 +118,10 @@ class ServiceVendor:
 
     async def close(self) -> None:
         self._closing = True
-        if self._linger is not None:
-            self._linger.cancel()
+        for timer in (self._linger, self._telling):
+            if timer is not None:
+                timer.cancel()
+        self._tell_of_joined()
         for chunk in list(self._tasks):
             self._give_up(chunk)
         if self._cancels:
@@ -301,6 +298,8 @@ class ServiceVendor:
             rows=[None] * len(found.rows),
             digests=found.rows,
             left_over=True,
+            earlier=True,
+            too_old=found.too_old,
             batch_id=found.batch_id,
         )
         self._index(chunk)
@@ -308,6 +307,26 @@ class ServiceVendor:
     def _index(self, chunk: Chunk) -> None:
         for index, digest in enumerate(chunk.digests):
             self._left.setdefault(digest, deque()).append((chunk, index))
+
+    def _tell_of_joined(self) -> None:
+        """Only rows that are to be sent count: of the others at the service nobody here wants to know any more."""
+        joined, too_old = self._joined
+        self._joined = (0, 0)
+        if joined:
+            rows = "1 row that is to be sent was" if joined == 1 else f"{joined:,} rows that are to be sent were"
+            self._report(f"{rows} at the service when an earlier run ended; the answers are fetched there")
+        if too_old:
+            self._report(
+                f"of {too_old:,} of them it was not heard whether the service had taken them, more than a day ago: it "
+                "may have forgotten their key by now, and then they are paid for twice"
+            )
+
+    def _count_joined(self, chunk: Chunk) -> None:
+        if chunk.earlier:
+            joined, too_old = self._joined
+            self._joined = (joined + 1, too_old + chunk.too_old)
+            if not joined:
+                self._telling = asyncio.get_running_loop().call_later(TELL_S, self._tell_of_joined)
 
     def _join(self, row: Row) -> bool:
         """Whether a left-over chunk has this very row, or will; it is answered from there then."""
@@ -317,12 +336,14 @@ class ServiceVendor:
             if chunk.ended is None:
                 chunk.rows[index] = row
                 self._homes[row] = chunk
+                self._count_joined(chunk)
                 if chunk not in self._tasks and chunk not in self._queued:
                     self._queued.append(chunk)
                     self._look_soon(at_once=False)
                 return True
             item = chunk.items.pop(index, None)
             if item is not None:
+                self._count_joined(chunk)
                 asyncio.get_running_loop().call_soon(self._answer, row, item)
                 return True
         return False

@@ -84,6 +84,10 @@ class Batch:
     retries: int
     round: int
     """0, and one more with each retry."""
+    closed_as: str
+    """What the present round was closed as: cancelled, expired or stopped (by the gate); empty: it was not."""
+    left_count: int
+    """Rows that a retry's round, closed so, has left as they were before it."""
     rows_per_s: float | None
     eta_s: float | None
     paused_reason: str

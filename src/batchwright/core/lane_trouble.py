@@ -288,6 +288,9 @@ class LaneTrouble:
         if self.floor_s > now_s:
             # Waits that follow each other, with nothing answered in between, are one.
             began_s = self._floor_since_s if since_s is None else min(since_s, self._floor_since_s)
+            if self.outage_run:
+                # It was slowed down by failures that are no 429: they are what holds it.
+                return Trouble(WaitCause.FAILING, self._outage_reason, began_s, math.inf)
             return Trouble(WaitCause.RATE_LIMIT, "", began_s, self.floor_s)
         if since_s is not None and not self._reached:
             # Said from the first failure on: whoever mistyped an address must not wait for two minutes to hear of it.

@@ -37,6 +37,8 @@ def status_of(batch: BatchRow, *, live: bool, waiting: tuple[Waiting, ...] = ())
         live=live,
         worst_picousd=batch.worst_picousd,
         waiting=waiting,
+        closed_as=batch.closed_as,
+        left=batch.left,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from copy import copy
 
 from batchwright.core import row_map
+from batchwright.core.batch_spec import LaneKey
 from batchwright.core.batch_state import BatchState, Pause, PauseCause, derive
 from batchwright.core.errors import InUse, KeyReused, NoSuchBatch, UsageError, WrongState
 from batchwright.core.failures import FailureKind
@@ -17,7 +18,7 @@ from batchwright.core.worker_id import WorkerId
 from batchwright.engine.batch_views import NO_END, status_of, views_of, waiting_of
 from batchwright.engine.bounds import LanePrices, refuse_unbounded, with_worst_cases
 from batchwright.engine.credit import check_credit
-from batchwright.engine.floor import FindPrice
+from batchwright.engine.floor import FindPrice, lane_name
 from batchwright.engine.intake import Intake, take_in, take_in_stream
 from batchwright.engine.repricing import BatchRepricing, MayStateCost, RepricingParts
 from batchwright.engine.writer import Reader, Writer
@@ -259,7 +260,7 @@ class StoreBatches:
         await self._get(batch_id)
         return await self._reader.do(lambda: self._store.find_custom_id(batch_id, custom_id))
 
-    async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
+    async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0, *, gate: bool = True) -> int:
         chosen = row_map.select_bytes(selector.kinds, selector.flags) or row_map.RETRIED_BYTES
         if never := chosen & row_map.NEVER_SENDABLE:
             names = ", ".join(sorted(row_map.name_of(byte) for byte in never))
@@ -270,7 +271,9 @@ class StoreBatches:
         await self._check_credit((await self._get(batch_id)).tenant.key_id)
         now_ms = self._clock.now_ms()
         deadline_ms = now_ms + int(deadline_s * 1000) if deadline_s else 0
-        reopened = await self._writer.do(lambda: self._store.reopen(batch_id, chosen, deadline_ms=deadline_ms))
+        reopened = await self._writer.do(
+            lambda: self._store.reopen(batch_id, chosen, deadline_ms=deadline_ms, gate=gate)
+        )
         self.claimable()
         return reopened.rows
 
@@ -304,14 +307,19 @@ class StoreBatches:
             batch = self._store.get_batch(batch_id)
             if max_cost_picousd >= 0:
                 self._store.set_cap(batch_id, max_cost_picousd, soft=batch.spec.soft_cap)
-            for pause in batch.pauses:
-                if pause.cause is PauseCause.LANE and pause.lane:
-                    self._store.clear_lane(pause.lane)
+            for lane in sorted(self._lanes_of(batch)):
+                self._store.clear_lane(lane)
             self._store.resume_batch(batch_id)
 
         await self._writer.do(clear)
         self.claimable()
         return await self.status(batch_id)
+
+    def _lanes_of(self, batch: BatchRow) -> set[str]:
+        """Every lane that its open rows may go to, as workers call it; a pause names one of them only."""
+        lane_sets = self._store.open_lane_sets(batch.batch_id)
+        texts = {text for lane_set in lane_sets for text in lane_set.split("\n")}
+        return {lane_name(LaneKey.parse(text), batch.spec.destinations) for text in texts}
 
     async def reprice(self, batch_id: str, *, every: bool = False) -> RepriceResult:
         batch = await self._get(batch_id)

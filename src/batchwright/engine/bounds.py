@@ -40,6 +40,10 @@ class LanePrices:
         """Every lane that a sendable row may be sent to."""
         return self._routes.get(source.row.route, (source.lane,)) if source.row.route else (source.lane,)
 
+    def first_unpriced(self, source: SourceRow) -> str:
+        """The first of a row's lanes without a price; empty: all have one."""
+        return next((lane for lane in self.lanes(source) if self(lane) is None), "")
+
     def set_dearest(self, source: SourceRow) -> None:
         """Sets the worst case of a row of a route, and whether it has none: that of the dearest of its lanes."""
         row = source.row
@@ -89,23 +93,28 @@ def refuse_unbounded(
                 continue
             total += 1
             if len(findings) < FINDINGS_MAX:
-                unpriced = next((lane for lane in prices.lanes(source) if prices(lane) is None), "")
-                findings.append(_unbounded(source, index, unpriced=unpriced))
+                findings.append(unbounded_finding(source, index, unpriced=prices.first_unpriced(source)))
         first_index += len(chunk)
         if not total:
             yield chunk
     if total:
-        raise InputRefused(
-            f"{total:,} rows have no upper bound on their cost, so that --max-cost could not hold; nothing was sent. "
-            "Give them max_tokens (--max-tokens N) and their model a price (`prices` in the settings), or allow a soft "
-            "cap with --allow-unpriced",
-            findings=tuple(findings),
-            total=total,
-        )
+        raise unbounded_refusal(findings, total)
 
 
-def _unbounded(source: SourceRow, request_index: int, *, unpriced: str) -> Finding:
-    """`unpriced`: the first of its lanes without a price; empty: none is."""
+def unbounded_refusal(findings: Sequence[Finding], total: int) -> InputRefused:
+    """`findings`: of the first of those `total` rows."""
+    rows = "1 row has" if total == 1 else f"{total:,} rows have"
+    return InputRefused(
+        f"{rows} no upper bound on the cost, so that --max-cost could not hold; nothing was sent. Give max_tokens "
+        "(--max-tokens N) and, for the model, a price (`prices` in the settings), or allow a soft cap with "
+        "--allow-unpriced",
+        findings=tuple(findings),
+        total=total,
+    )
+
+
+def unbounded_finding(source: SourceRow, request_index: int, *, unpriced: str) -> Finding:
+    """What an unbounded row lacks. `unpriced`: the first of its lanes without a price; empty: none is."""
     row = source.row
     lacking = [] if row.output_tokens else [f"no bound on its tokens ({why_unbounded(row.body)})"]
     if unpriced:

@@ -43,6 +43,13 @@ class Closing:
         self._over: set[str] = set()
         """Batches seen settled or paused."""
         self._look_for_blocked = False
+        self._look_for_cleared = False
+        self._version = 0
+        """Of the store, when lane pauses were last read."""
+
+    def look_for_cleared(self) -> None:
+        """This very process may have cleared a lane's pause: its own commits do not show."""
+        self._look_for_cleared = True
 
     # ---------------------------------------------------------------------------------------------------- from apply
 
@@ -226,6 +233,7 @@ class Closing:
 
     async def _tidy_lanes(self, now_s: float) -> None:
         """Makes lasting pauses known, lets a probe out when it is due, gives back what cannot be sent here."""
+        cleared = await self._cleared_lanes()
         blocked: set[str] = set()
         for text, desk in list(self._floor.desks.items()):  # single calls add desks while this waits for the store
             lane = desk.lane
@@ -236,10 +244,12 @@ class Closing:
             elif not lane.paused_reason and desk.known_pause and desk.successes:
                 desk.known_pause = False
                 await self._writer.do(partial(self._store.clear_lane, text))
-            if lane.paused_reason and not self._worker.only_batch and now_s >= desk.probe_at_s:
+            due = not self._worker.only_batch and now_s >= desk.probe_at_s
+            if lane.paused_reason and (due or text in cleared):
                 desk.probe_at_s = now_s + self._worker.settings.lane_probe_s
                 lane.probe()
-                await self._writer.do(partial(self._store.clear_lane, text))
+                # Not cleared: another worker would take that for leave to probe as well, and this one for its leave.
+                await self._writer.do(partial(self._store.release_lane, text))
                 desk.probing = True
                 desk.probe_mark = desk.answered
             if desk.probing and lane.paused_reason and desk.answered > desk.probe_mark:
@@ -259,6 +269,18 @@ class Closing:
         if self._look_for_blocked:
             self._look_for_blocked = False
             await self._pause_blocked_batches(blocked)
+
+    async def _cleared_lanes(self) -> frozenset[str]:
+        """Lanes that are paused here and no more in the store: a person asked for them to be tried, or they worked for
+        another worker."""
+        desks = self._floor.desks.items()
+        paused = {text for text, desk in desks if desk.known_pause and desk.lane.paused_reason and not desk.probing}
+        version = self._store.data_version() if paused else self._version
+        if not paused or (version == self._version and not self._look_for_cleared):
+            return frozenset()
+        self._version, self._look_for_cleared = version, False
+        stored = await self._writer.do(self._store.lane_pauses)
+        return frozenset(paused.difference(pause.lane for pause in stored))
 
     async def _write_lane_pause(self, lane: str, reason: str) -> None:
         now_ms = self._clock.now_ms()

@@ -158,6 +158,18 @@ class LaneDesk:
         """Why nothing can be sent here until a person acts; empty: it can, if only the one row of a probe."""
         return self.missing_key or ("" if self.probing else self.lane.paused_reason)
 
+    @property
+    def concerns(self) -> bool:
+        """Whether anything was ever sent here, or waits to be."""
+        return bool(
+            self.answered
+            or self.lane.in_flight
+            or self.lane.paused_reason
+            or self.callers
+            or self.waiting
+            or any(line.unsent() for line in self.lines)
+        )
+
     def line_of(self, context: BatchContext) -> BatchLine:
         for line in self.lines:
             if line.context is context:

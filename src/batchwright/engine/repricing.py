@@ -111,6 +111,8 @@ class BatchRepricing:
 
     def _decide(self, source: InputRow, lane: str, record: Record) -> Repriced:
         def may_state_cost() -> bool:
+            if record.cost_picousd:
+                return True  # no table gave it: this vendor states costs, perhaps this one too, in a head that is gone
             destination = destination_of(LaneKey.parse(lane), self._batch.spec.destinations)
             return self._parts.may_state_cost(destination, source.endpoint, record.body)
 

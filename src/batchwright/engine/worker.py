@@ -157,6 +157,7 @@ class Worker:
     def look_again(self) -> None:
         """This process has committed something that there may be segments of; another's commits are noticed."""
         self._claim_after_s = 0.0
+        self.closing.look_for_cleared()
         self.wake_now()
 
     def look_at_flags(self) -> None:
@@ -188,6 +189,7 @@ class Worker:
                 waiting=desk.lane.paused_reason or ("starting" if desk.opening else desk.lane.waiting(now_s)),
             )
             for desk in self.floor.desks.values()
+            if desk.concerns
         )
         return WorkerView(
             in_flight=self.sender.in_flight,

@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
-from batchwright.core.errors import BatchPaused, BatchwrightError, CallerError
+from batchwright.core.errors import BatchPaused, BatchwrightError, CallerError, InputRefused
 from batchwright.fabric.own_process import fast_loop_factory
 from batchwright.library.results import Results
 from batchwright.runner.outcome import RunOutcome
@@ -103,6 +103,7 @@ async def run_async(source: str | Path | Iterable[object], **options: Unpack[Opt
     """`run` for callers that have a loop. Cancelling it stops sending at once; nothing that was answered is lost."""
     from batchwright import assemble, settings
     from batchwright.runner.progress import open_display
+    from batchwright.settings.endpoint_help import endpoint_help_text
 
     given: dict[str, Any] = dict(options)
     service = None
@@ -124,6 +125,10 @@ async def run_async(source: str | Path | Iterable[object], **options: Unpack[Opt
     display = open_display(found.progress)
     try:
         outcome = await assemble.run(found, request, display=display)
+    except InputRefused as error:
+        if help_text := endpoint_help_text(found, error.findings):
+            error.add_note(help_text)
+        raise
     finally:
         display.close()
     results = _results_of(found, outcome)
@@ -168,12 +173,19 @@ def _results_of(settings: Settings, outcome: RunOutcome) -> Results:
 
 def _in_own_loop(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Runs it to its end, in this thread if no loop runs here, else in one of its own."""
+    if _loop_runs_here():
+        return _InThread(begin).result()
+    with asyncio.Runner(loop_factory=fast_loop_factory()) as runner:
+        return runner.run(begin())
+
+
+def _loop_runs_here() -> bool:
+    """Asked apart, so that what a run raises is not told as raised while this was handled."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        with asyncio.Runner(loop_factory=fast_loop_factory()) as runner:
-            return runner.run(begin())
-    return _InThread(begin).result()
+        return False
+    return True
 
 
 class _InThread(Generic[T]):

@@ -61,6 +61,11 @@ class BatchStatus:
     """The most that one attempt of each of its rows can cost, all together; None: not known of every row."""
     waiting: tuple[Waiting, ...] = ()
     """The longest first."""
+    closed_as: FailureKind | None = None
+    """What the present round was closed as before all of its rows had an outcome: cancelled, expired, or stopped by the
+    gate. None: it was not."""
+    left: int = 0
+    """Rows that a retry's round, closed so, has left as they were before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,8 +191,9 @@ class Batches(Protocol):
     async def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
         """The request_index of its rows with this very custom_id, ascending; empty: none has it."""
 
-    async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0) -> int:
-        """Begins a new round; returns how many rows it has. Raises WrongState unless terminal, CreditSpent."""
+    async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0, *, gate: bool = True) -> int:
+        """Begins a new round; returns how many rows it has. Without `gate` it goes on however its first rows fail.
+        Raises WrongState unless terminal, CreditSpent."""
 
     async def cancel(self, batch_id: str) -> BatchStatus:
         """Harmless when asked twice. Raises WrongState for a batch that has ended otherwise."""

@@ -152,7 +152,12 @@ class Store(Keys, FileStore, Webhooks, Protocol):
         """Writes the lane's pause, in place of one it has."""
 
     def clear_lane(self, lane: str) -> None:
-        """Removes the lane's pause and the LANE pause facts of batches that name it."""
+        """Removes the lane's pause and the LANE pause facts of batches that name it: whoever has it paused in memory
+        takes a pause that is gone for leave to try again."""
+
+    def release_lane(self, lane: str) -> None:
+        """Removes the LANE pause facts of batches that name it, so that a row of theirs can be the probe; the lane's
+        own pause stands until that row has been answered."""
 
     def lane_pauses(self) -> list[LanePause]:
         """Of all lanes, also those whose probe has been due for long: who reads them judges their age."""
@@ -185,11 +190,12 @@ class Store(Keys, FileStore, Webhooks, Protocol):
         """A named lease (the sweeper's): true if it is now the owner's."""
 
     # rounds ------------------------------------------------------------------------------------------------------
-    def reopen(self, batch_id: str, chosen: frozenset[int], *, deadline_ms: int = 0) -> Reopened:
+    def reopen(self, batch_id: str, chosen: frozenset[int], *, deadline_ms: int = 0, gate: bool = True) -> Reopened:
         """A new round for rows whose byte (as it counts) is in `chosen`: transactions of at most 1,000 segments, of
         which only the last makes the round claimable (`reopening` until then; asked again after a crash it goes on).
 
-        Clears cancel, expired and stopped flags, pauses and the gate; writes the base tally (counts of rows left
+        Clears cancel, expired and stopped flags, pauses and the gate (without `gate` the round counts as past it);
+        writes the base tally (counts of rows left
         alone; cost, attempts and tokens so far). Rows refused at intake are never chosen: they cannot be sent. Raises
         WrongState unless settled (or reopening). No row chosen: nothing changes and `rows` is 0.
         """

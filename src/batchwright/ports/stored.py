@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.batch_state import BatchFacts, Pause
+from batchwright.core.failures import FailureKind
 from batchwright.core.lane_wait import LaneWait
 from batchwright.core.records import Record, SegmentInput, SegmentKey, Tally, UsageKey, UsageSum
 from batchwright.core.tenants import Tenant
@@ -38,6 +39,11 @@ class BatchRow:
     """While accepting: who takes the rows in."""
     worst_picousd: int | None
     """The most that one attempt of each of its rows can cost, all together; None: not known of every row."""
+    closed_as: FailureKind | None = None
+    """What the present round was closed as (cancelled, expired, stopped); None: it was not."""
+    left: int = 0
+    """Of a retry's round that was closed and has settled: rows that were to be sent again and have no new outcome; they
+    read as in the round before."""
     waits: tuple[LaneWait, ...] = ()
     """What live workers say holds lanes back that read like those of its open rows, the longest first; where such a
     lane leads is not compared. One lane may be told of by several."""

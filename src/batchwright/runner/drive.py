@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from batchwright.core.batch_state import BatchState
 from batchwright.core.errors import NotNow
 from batchwright.ports.batches import BatchStatus
+from batchwright.ports.observer import WorkerView
 from batchwright.runner.meter import Meter
 from batchwright.runner.report import NOTHING_DONE, Timing
 from batchwright.runner.request import Pace
@@ -92,20 +93,23 @@ class _Looking:
         self._since = ("resumed" if working else "watched") if begun.tally.attempts else ""
         self._meter = Meter(seams.clock.now_s(), self._begun_ended)
 
-    async def look(self, running: RunningWorkers | None, stopping: str = "") -> BatchStatus:
-        """Asks the store and shows what it says."""
+    async def look(self, running: RunningWorkers | None, stopping: str | None = None) -> BatchStatus:
+        """Asks the store and shows what it says. `stopping`: the workers are told to stop, and why, in a word; None:
+        they are not."""
         status = await self.seams.batches.status(self.batch_id)
         now_s = self.seams.clock.now_s()
         self._meter.note(now_s, _ended(status))
+        view = running.view() if running is not None else None
+        moves = status.state is not BatchState.PAUSED and stopping is None
         self.seams.display.show(
             Snapshot(
                 status=status,
-                view=running.view() if running is not None else None,
+                view=view,
                 now_ms=self.seams.clock.now_ms(),
                 elapsed_s=self._meter.elapsed_s(now_s),
                 rows_per_s=self._meter.rows_per_s(),
-                eta_s=self._meter.eta_s(status.counts.open),
-                stopping=stopping,
+                eta_s=self._meter.eta_s(status.counts.open) if moves else -1.0,
+                stopping=_stopping_text(stopping, view) if stopping is not None else "",
             )
         )
         return status
@@ -127,10 +131,10 @@ async def _until_end(looking: _Looking, running: RunningWorkers, finished: async
         if status.terminal:
             return looking.left(status)
         if status.state is BatchState.PAUSED:
-            status = await _stop(looking, running, "waiting for what is in flight (Ctrl-C stops at once)")
+            status = await _stop(looking, running, "")
             return looking.left(status, interrupted=bool(interrupts.count))
         if interrupts.count:
-            status = await _stop(looking, running, "stopping: waiting for what is in flight (Ctrl-C stops at once)")
+            status = await _stop(looking, running, "stopping")
             return looking.left(status, interrupted=True)
         if finished.done():
             failure = finished.exception()
@@ -147,6 +151,13 @@ async def _until_end(looking: _Looking, running: RunningWorkers, finished: async
             await _wait_any([interrupts.wait(0)])
         else:
             await _wait_any([asyncio.shield(finished), interrupts.wait(0)])
+
+
+def _stopping_text(why: str, view: WorkerView | None) -> str:
+    """What is waited for, if anything is."""
+    if view is None or not view.in_flight:
+        return why
+    return ": ".join([*([why] if why else []), "waiting for what is in flight (Ctrl-C stops at once)"])
 
 
 async def _stop(looking: _Looking, running: RunningWorkers, why: str) -> BatchStatus:

@@ -11,6 +11,7 @@ from batchwright.runner.law import InputCount
 from batchwright.runner.seams import Seams
 from batchwright.runner.source import Source
 from batchwright.runner.unnamed import names_no_model
+from batchwright.runner.unused import vendor_of
 
 
 class TakeIn:
@@ -21,6 +22,8 @@ class TakeIn:
         self._rows = 0
         self.refused = 0
         """Rows with a finding that were handed on (--skip-invalid), so far."""
+        self.vendors: Counter[str] = Counter()
+        """Rows so far, by the vendor they go to; empty: nowhere."""
         self.unnamed: Counter[str] = Counter()
         """Rows that name no model, so far, by the text of their lane."""
 
@@ -31,6 +34,7 @@ class TakeIn:
                 raise Interrupted
             self._rows += len(chunk)
             self.refused += len(chunk) - [row.finding for row in chunk].count(None)
+            self.vendors.update(vendor_of(row.lane) for row in chunk)
             self.unnamed.update(row.lane for row in chunk if names_no_model(row.lane))
             self._seams.display.reading(self._rows)
             yield chunk

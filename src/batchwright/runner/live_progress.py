@@ -33,6 +33,8 @@ from batchwright.runner.standing import flags_of, flags_text
 REFRESH_MS = 200
 """Five pictures a second: steady to the eye, about 1% of a core."""
 BAR_COLUMNS = 48
+FIGURES_COLUMNS = 32
+"""What stands beside the bar, of a batch of ten million rows."""
 READING_ROWS = 5_000
 """While rows are read or written there is no clock at hand: a new picture in so many rows."""
 
@@ -60,7 +62,7 @@ class LiveProgress:
         if snapshot.now_ms - self._shown_ms < REFRESH_MS and not snapshot.status.terminal:
             return
         self._shown_ms, self._shown_rows = snapshot.now_ms, 0
-        self._draw(panel(snapshot))
+        self._draw(panel(snapshot, self._console.width))
 
     def writing(self, done: int, total: int) -> None:
         if self._rows_due(done):
@@ -92,8 +94,8 @@ class LiveProgress:
         self._live.update(picture, refresh=True)
 
 
-def panel(snapshot: Snapshot) -> Group:
-    """The picture of one moment."""
+def panel(snapshot: Snapshot, columns: int = 100) -> Group:
+    """The picture of one moment, in so many columns: a line that is longer ends with its last whole word that fits."""
     status = snapshot.status
     done = status.total - status.counts.open
     reasons = waiting_texts(snapshot)
@@ -102,7 +104,7 @@ def panel(snapshot: Snapshot) -> Group:
         ProgressBar(
             total=max(status.total, 1),
             completed=done,
-            width=BAR_COLUMNS,
+            width=max(8, min(BAR_COLUMNS, columns - FIGURES_COLUMNS)),
             style="bright_black",
             complete_style="yellow" if reasons else "cyan",
             finished_style="green",
@@ -111,10 +113,25 @@ def panel(snapshot: Snapshot) -> Group:
         Text(f"{count_text(done)} of {count_text(status.total)}"),
     )
     name = Text(shown_text(status.spec.name, 80), style="bold")
-    lines: list[Table | Text] = [name, bar, _ends_line(snapshot), _pace_line(snapshot), *_lane_lines(snapshot)]
+    figures = [_ends_line(snapshot), _pace_line(snapshot), *_lane_lines(snapshot)]
     if reasons:
-        lines.append(Text(f"waiting  {'; '.join(reasons)}", style="yellow"))
-    return Group(*lines)
+        figures.append(Text(f"waiting  {'; '.join(reasons)}", style="yellow"))
+    return Group(_fit(name, columns), bar, *(_fit(line, columns) for line in figures))
+
+
+def _fit(line: Text, columns: int) -> Text:
+    """As much of a line as has room, cut at a word."""
+    if line.cell_len <= columns:
+        return line
+    end = len(line.plain)
+    while end > 0 and line[:end].cell_len >= columns:
+        end = line.plain.rfind(" ", 0, end)
+    if end <= 0:  # one word that is longer than the line
+        line.truncate(columns, overflow="ellipsis")
+        return line
+    cut = line[:end]
+    cut.rstrip()
+    return cut.append("…")
 
 
 def _ends_line(snapshot: Snapshot) -> Text:
@@ -151,11 +168,11 @@ def _lane_lines(snapshot: Snapshot) -> list[Text]:
     view = snapshot.view
     if view is None or len(view.lanes) < 2:
         return []
-    busiest = sorted(view.lanes, key=lambda lane: (-lane.in_flight, lane.lane))
+    lanes = sorted(view.lanes, key=lambda lane: lane.lane)  # each keeps its place from picture to picture
     lines = [
         Text(f"  {lane_text(lane.lane)}  {count_text(lane.in_flight)} of {count_text(lane.limit)}", style="dim")
-        for lane in busiest[:MAX_LANES]
+        for lane in lanes[:MAX_LANES]
     ]
-    if len(busiest) > MAX_LANES:
-        lines.append(Text(f"  and {len(busiest) - MAX_LANES} more lanes", style="dim"))
+    if len(lanes) > MAX_LANES:
+        lines.append(Text(f"  and {len(lanes) - MAX_LANES} more lanes", style="dim"))
     return lines

@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TextIO
 
+from batchwright.core.batch_state import BatchState
 from batchwright.runner.figures import count_text, plural
 from batchwright.runner.progress_text import plain_line, waiting_texts
 from batchwright.runner.seams import Snapshot
@@ -29,7 +30,7 @@ class PlainProgress:
         self._stream = stream
         self._last_s = 0.0
         self._waited = False
-        self._stopping = ""
+        self._heard = False
         self._told_rows = 0
 
     def say(self, text: str) -> None:
@@ -46,10 +47,12 @@ class PlainProgress:
             due = waits and not self._waited and since_s >= REASON_EVERY_S
         else:
             due = since_s >= (LATER_EVERY_S if snapshot.elapsed_s > LATER_S else EVERY_S)
-        # Whoever pressed Ctrl-C sees at once that it was heard. That it is over needs no line: the report comes.
-        if not due and snapshot.stopping in ("", self._stopping):
+        # Whoever pressed Ctrl-C sees at once that it was heard. That it is over needs no line: the report comes. And a
+        # pause is a reason as others are, told once.
+        heard = bool(snapshot.stopping) and snapshot.status.state is not BatchState.PAUSED
+        if not due and (not heard or self._heard):
             return
-        self._last_s, self._waited, self._stopping = snapshot.elapsed_s, waits, snapshot.stopping
+        self._last_s, self._waited, self._heard = snapshot.elapsed_s, waits, self._heard or heard
         moment = datetime.fromtimestamp(snapshot.now_ms / 1000).strftime("%H:%M:%S")
         _print(self._stream, f"{moment} {plain_line(snapshot)}")
 

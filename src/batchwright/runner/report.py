@@ -65,8 +65,10 @@ class Written:
     failed_rows: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Report:
+    """What is told of a batch at the end. As text: its first line ("4,988 ok, 12 failed of 5,000 in 2 min, $1.37")."""
+
     status: BatchStatus
     strict: bool
     flags: dict[Flag, int]
@@ -85,6 +87,14 @@ class Report:
     law: Law
     left_with: int = -1
     """The command's exit code where it is not the batch's state that decides it (interrupted, file not written)."""
+
+    def __str__(self) -> str:
+        from batchwright.runner.report_text import first_line  # which knows this page
+
+        return first_line(self)
+
+    def __repr__(self) -> str:
+        return f"<Report on {self.status.batch_id}: {self}>"
 
     @property
     def ok(self) -> int:

@@ -20,7 +20,14 @@ from batchwright.runner.figures import (
     shown_text,
 )
 from batchwright.runner.report import NOTHING_DONE, FailureGroup, Report
-from batchwright.runner.standing import cost_json, ends_without_success, flags_text, standing_json, state_text
+from batchwright.runner.standing import (
+    cost_json,
+    ends_without_success,
+    flags_text,
+    left_text,
+    standing_json,
+    state_text,
+)
 
 SHOWN_GROUPS = 12
 """Groups of failures that the text lists; the JSON has all that were kept."""
@@ -114,6 +121,8 @@ def _fact_lines(report: Report) -> list[str]:
     if status.counts.stopped:
         # Only a gate stops a batch.
         lines.append(f"stopped by the gate: the first {GATE_ROWS} rows all failed in the same way")
+    if left := left_text(status):
+        lines.append(left)
     if report.may_have_been_sent:
         lines.append(
             f"{plural(report.may_have_been_sent, 'row')} of those cut off may have been sent, and billed by the vendor"
@@ -137,8 +146,8 @@ def _fact_lines(report: Report) -> list[str]:
         lines.append(text)
     if tally.doubts:
         lines.append(
-            f"possible double payments: at most {count_text(tally.doubts)} (no answer reached us, but the vendor may "
-            "have billed)"
+            f"possible double payments: at most {count_text(tally.doubts)}: requests without an answer, and rows set "
+            "aside to be sent when a run was killed (how many of those had gone out is not known)"
         )
     if report.simulated:
         lines.append("simulated: no vendor was asked; answers, prices and costs are made up")

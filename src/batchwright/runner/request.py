@@ -49,6 +49,8 @@ class RunRequest:
     delivery: Delivery = Delivery()
     pace: Pace = Pace()
     rows: RowOptions = field(default_factory=RowOptions)
+    asked_for: str = ""
+    """The vendor that the command names for its rows; a person is told if none of them goes there."""
     skip_invalid: bool = False
     """Rows that cannot be sent end as failed; else one of them refuses the whole input."""
     fresh: bool = False

@@ -37,6 +37,7 @@ from batchwright.runner.same_way import going_the_same_way
 from batchwright.runner.seams import HeldElsewhere, HeldLock, Seams
 from batchwright.runner.source import Source, as_text, open_source
 from batchwright.runner.unnamed import no_model_texts
+from batchwright.runner.unused import unused_texts
 
 PLAN_LOCK_LOOK_S = 0.2
 BATCH_ID_DIGITS = 24
@@ -208,8 +209,9 @@ class _Run:
         self._read = taking.counted()
         refused = f", {plural(taking.refused, 'of them refused', 'of them refused')}" if taking.refused else ""
         told = f"{batch_id}: {plural(submitted.status.total, 'row')} taken in{refused}."
-        unnamed = no_model_texts(taking.unnamed, self._request.rows.destinations)
-        return batch_id, [told, *self._source.notes, *unnamed]
+        destinations = self._request.rows.destinations
+        unused = unused_texts(taking.vendors, destinations, self._request.asked_for)
+        return batch_id, [told, *self._source.notes, *no_model_texts(taking.unnamed, destinations), *unused]
 
     def _spec(self) -> BatchSpec:
         request = self._request

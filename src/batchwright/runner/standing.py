@@ -8,10 +8,11 @@ import msgspec
 
 from batchwright.core import row_map
 from batchwright.core.batch_state import BatchState, Counts
-from batchwright.core.failures import Flag
+from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.gate import GATE_ROWS
 from batchwright.core.money import usd_text
 from batchwright.ports.batches import BatchStatus
-from batchwright.runner.figures import count_text
+from batchwright.runner.figures import count_text, plural
 
 SHOWN_FLAGS = tuple(flag for flag in Flag if flag is not Flag.PLAIN)
 
@@ -24,6 +25,20 @@ def ends_without_success(counts: Counts) -> list[tuple[str, int]]:
         ("expired", counts.expired),
         ("stopped", counts.stopped),
     ]
+
+
+def left_text(status: BatchStatus) -> str:
+    """Which rows a retry's round has left as they were, and why; empty: none."""
+    if not status.left or status.closed_as is None:
+        return ""
+    why = {
+        FailureKind.CANCELLED: "cancelled",
+        FailureKind.EXPIRED: "over at its deadline",
+        FailureKind.STOPPED: f"stopped by the gate after {GATE_ROWS} rows that all failed in the same way",
+    }[status.closed_as]
+    left = f"{plural(status.left, 'row')} of it got no new outcome and stayed as before"
+    ending = " (`retry --no-gate` sends all)" if status.closed_as is FailureKind.STOPPED else ""
+    return f"round {status.round} was {why}: {left}{ending}"
 
 
 def flags_of(status: BatchStatus) -> dict[Flag, int]:
@@ -62,6 +77,8 @@ def standing_json(status: BatchStatus) -> dict[str, Any]:
         "state": status.state.value,
         "terminal": status.terminal,
         "round": status.round,
+        "closed_as": status.closed_as.value if status.closed_as is not None else None,
+        "left": status.left,
         "total": status.total,
         "ok": counts.succeeded,
         **dict(ends_without_success(counts)),

@@ -67,6 +67,8 @@ class Settings:
     """Where rows can go, in order of preference; unusable ones too, each in its place, with the reason."""
     service: Destination | None = None
     """Batches are asked for at this service, and not on this machine."""
+    asked_for: str = ""
+    """The vendor that this very command names for its rows (--base-url, --vendor, --gguf); empty: it names none."""
     remedies: Mapping[str, str] = field(default_factory=dict)
     """What to do about an unusable destination, by its reason."""
     routes: Routes = field(default_factory=dict)
@@ -164,6 +166,7 @@ class Settings:
             delivery=delivery,
             pace=self.pace,
             rows=rows,
+            asked_for=self.asked_for,
             skip_invalid=skip_invalid,
             fresh=fresh,
             max_attempts=self.max_attempts,
@@ -254,6 +257,7 @@ def _settings(
         state_dir=_state_dir(value("home", "")),
         cache_dir=_cache_dir(),
         destinations=found.destinations,
+        asked_for=found.destinations[-1].vendor if found.only else "",
         remedies=found.remedies,
         limits={
             entry.name: VendorLimits(rpm=entry.rpm, tpm=entry.tpm, concurrency=entry.concurrency)

@@ -64,6 +64,10 @@ def pause_lane(connection: Connection, fact: LanePause) -> None:
 
 def clear_lane(connection: Connection, lane: str) -> None:
     connection.execute(_DELETE_LANE, {"of_lane": lane})
+    release_lane(connection, lane)
+
+
+def release_lane(connection: Connection, lane: str) -> None:
     for batch_id in connection.execute(_NAMING_LANE, {"lane": lane}).scalars().all():
         resume_batch(connection, batch_id, frozenset({PauseCause.LANE}))
 

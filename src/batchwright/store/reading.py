@@ -47,6 +47,9 @@ _HOLDING = Prepared(
 )
 _OPEN_LANES = select(segment.c.lane_set).where(segment.c.batch_id == bindparam("batch_id"), text("open > 0")).distinct()
 _HELD = select(segment.c.number).where(segment.c.batch_id == bindparam("batch_id"), text("state = 'held'")).limit(1)
+_CLOSED_MAPS = select(segment.c.row_map).where(
+    segment.c.batch_id == bindparam("batch_id"), segment.c.round == bindparam("of_round"), segment.c.closed_as != ""
+)
 _HASHES = (
     select(custom_ids.c.number, custom_ids.c.hashes)
     .where(custom_ids.c.batch_id == bindparam("batch_id"), custom_ids.c.number >= bindparam("first"))
@@ -110,8 +113,18 @@ def batch_row(connection: Connection, row: StoredRow) -> BatchRow:
         gate_passed=bool(row.gate_passed),
         owner=row.owner if row.phase == "accepting" else "",
         worst_picousd=batches.worst_of(row),
+        closed_as=FailureKind(row.closing) if row.closing else None,
+        left=_left(connection, row),
         waits=_waits(connection, row),
     )
+
+
+def _left(connection: Connection, row: StoredRow) -> int:
+    """Mostly nothing was closed, or the first round was, whose counts tell it; else the segments' maps are read."""
+    if not (row.round and row.closing and row.phase == "settled"):
+        return 0
+    maps = connection.execute(_CLOSED_MAPS, {"batch_id": row.batch_id, "of_round": row.round}).scalars()
+    return sum(row_map.count_open(map_) for map_ in maps)
 
 
 def _waits(connection: Connection, row: StoredRow) -> tuple[LaneWait, ...]:

@@ -31,7 +31,7 @@ _BEGIN = (
         round=batch.c.round + 1,
         closing="",
         paused=0,
-        gate_passed=0,
+        gate_passed=bindparam("past_gate"),
         settled_at_ms=0,
         deadline_ms=bindparam("new_deadline"),
         reopen_next=0,
@@ -75,14 +75,16 @@ _ADVANCE = (
 _OPENED = select(func.count()).where(segment.c.batch_id == bindparam("batch_id"), segment.c.round == bindparam("round"))
 
 
-def reopen(connections: Connections, batch_id: str, chosen: frozenset[int], deadline_ms: int) -> Reopened:
+def reopen(
+    connections: Connections, batch_id: str, chosen: frozenset[int], *, deadline_ms: int, gate: bool
+) -> Reopened:
     chosen -= row_map.NEVER_SENDABLE
     with connections.write() as connection:
         row = batches.get(connection, batch_id)
         if row.phase == "settled":
             if not _count(connection, batch_id, chosen, round_=row.round):
                 return Reopened(rows=0, segments=0, round=row.round)
-            _begin(connection, row, chosen, deadline_ms=deadline_ms)
+            _begin(connection, row, chosen, deadline_ms=deadline_ms, gate=gate)
             row = batches.get(connection, batch_id)
         elif row.phase == "refused":
             raise WrongState(f"Batch {batch_id} was refused as a whole: it has no rows. Put its input right first.")
@@ -113,12 +115,17 @@ def _count(connection: Connection, batch_id: str, chosen: frozenset[int], *, rou
     return sum(counts.get(byte, 0) for byte in chosen)
 
 
-def _begin(connection: Connection, row: Row[Any], chosen: frozenset[int], *, deadline_ms: int) -> None:
+def _begin(connection: Connection, row: Row[Any], chosen: frozenset[int], *, deadline_ms: int, gate: bool) -> None:
     base = ledger.sum_tally(connection, row.batch_id, row.round)
     base.counts = {byte: rows for byte, rows in base.counts.items() if byte not in chosen}
     ledger.add_tally(connection, row.batch_id, (row.round + 1, NOBODY), base)
     batches.delete_pauses(connection, row.batch_id)
-    values = {"of_batch": row.batch_id, "new_deadline": deadline_ms, "chosen": bytes(sorted(chosen))}
+    values = {
+        "of_batch": row.batch_id,
+        "new_deadline": deadline_ms,
+        "chosen": bytes(sorted(chosen)),
+        "past_gate": int(not gate),
+    }
     connection.execute(_BEGIN, values)
 
 

@@ -151,6 +151,10 @@ class SqlStore:
         with self._connections.write() as connection:
             pausing.clear_lane(connection, lane)
 
+    def release_lane(self, lane: str) -> None:
+        with self._connections.write() as connection:
+            pausing.release_lane(connection, lane)
+
     def lane_pauses(self) -> list[LanePause]:
         with self._connections.read() as connection:
             return pausing.lane_pauses(connection)
@@ -200,8 +204,8 @@ class SqlStore:
 
     # rounds ------------------------------------------------------------------------------------------------------
 
-    def reopen(self, batch_id: str, chosen: frozenset[int], *, deadline_ms: int = 0) -> Reopened:
-        return rounds.reopen(self._connections, batch_id, chosen, deadline_ms)
+    def reopen(self, batch_id: str, chosen: frozenset[int], *, deadline_ms: int = 0, gate: bool = True) -> Reopened:
+        return rounds.reopen(self._connections, batch_id, chosen, deadline_ms=deadline_ms, gate=gate)
 
     # prices ------------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,10 @@ _PLAIN = Flag.PLAIN
 """An enum's member is a slow look-up in Python 3.11, and this one is needed for every answer."""
 _BROKEN = (msgspec.DecodeError, RecursionError)
 
+COST_NAME = "x-infrai-cost-usd"
+"""A header with what was charged, in USD, whoever sends it: Infrai, and this project's own service."""
+COST_HEADER = f"\n{COST_NAME}:".encode()
+
 Parsed = ChatAnswer | ResponsesAnswer | OtherAnswer
 
 
@@ -68,8 +72,8 @@ def classify(end: HttpEnd, profile: Profile, *, endpoint: str, now_ms: int, samp
         # On every answer's way, so one short search first: few heads have a header whose value is 0.
         if sample or (ZERO_VALUE in head and any(needle in head for needle in profile.zero_needles)):
             answer.limits = read_limits(read_headers(head), profile.limits, now_ms)
-        if profile.cost_header and answer.cost_picousd == UNKNOWN:
-            answer.cost_picousd = read_cost(read_headers(head).get(profile.cost_header, ""))
+        if answer.cost_picousd == UNKNOWN and COST_HEADER in head:
+            answer.cost_picousd = read_cost(read_headers(head).get(COST_NAME, ""))
     else:
         answer = _read_refusal(end, body, profile=profile, endpoint=endpoint, now_ms=now_ms)
     answer.request_id = find_request_id(head, end.head)

@@ -40,6 +40,8 @@ def judge_listing(place: Destination, listing: Listing, *, answers: bool) -> Che
     subject, answer = f"vendor {place.vendor}", listing.answer
     key = f"the key in {place.key_env} was not refused" if place.key_env else "no key is sent"
     url = f"{place.base_url} ({key})"
+    if listing.models is not None and not listing.models:
+        return warned(subject, f"{url} lists no model", "a list of models, which shows what it serves", remedy=ASK)
     if listing.models is not None:
         return passed(subject, f"{url} lists {len(listing.models):,} models")
     said = answer.message or f"HTTP {answer.http_status}"
@@ -92,8 +94,9 @@ def _failure(place: Destination, answer: Answer, subject: str = "") -> Checked:
 
 
 def judge_models(place: Destination, listing: Listing, named: Sequence[str]) -> list[Checked]:
-    """Whether the models that the settings name are in the list. Nothing where there is no list."""
-    if listing.models is None:
+    """Whether the models that the settings name are in the list. Nothing where there is no list, or an empty one, which
+    says nothing of any model."""
+    if not listing.models:
         return []
     return [
         *(_judge_name(place, name, listing.models) for name in named),
@@ -130,4 +133,4 @@ def _matched(pattern: str, listed: Sequence[str]) -> bool:
 
 def _shown(listed: Sequence[str]) -> str:
     more = f" and {len(listed) - MAX_SHOWN:,} more" if len(listed) > MAX_SHOWN else ""
-    return (", ".join(listed[:MAX_SHOWN]) or "(its list is empty)") + more
+    return ", ".join(listed[:MAX_SHOWN]) + more

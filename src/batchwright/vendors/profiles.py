@@ -1,8 +1,8 @@
 """What differs between vendors that speak one protocol: dated data (`profiles.toml`), never code.
 
-A profile says what the vendor's codes, statuses and finish reasons mean, which headers carry its limits and whether it
-states a cost. Every entry names its source, how well that is founded and the day it was checked. What a profile does
-not say, the `general` one does.
+A profile says what the vendor's codes, statuses and finish reasons mean, which headers carry its limits and what its
+statement of a cost means. Every entry names its source, how well that is founded and the day it was checked. What a
+profile does not say, the `general` one does.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     limits: LimitHeaders | None = None
     usage_cost_is_usd: bool = False
     """`usage.cost` is what the vendor charges, in USD."""
-    cost_header: str = ""
-    """A header with what the vendor charges, in USD."""
+    states_cost_in_head: bool = False
+    """What it charges stands in a header (`classify.COST_NAME`), which is not kept with an answer."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -80,7 +80,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finish_kinds: dict[str, FailureKind]
     limits: LimitHeaders
     usage_cost_is_usd: bool
-    cost_header: str
+    states_cost_in_head: bool
     zero_needles: tuple[bytes, ...]
     """What a lower-case head contains when a remainder is 0: the one thing of the limits that must not be missed."""
 
@@ -128,7 +128,7 @@ def build_profile(name: str) -> Profile:
         finish_kinds={**general.finish_kinds, **own.finish_kinds},
         limits=limits,
         usage_cost_is_usd=own.usage_cost_is_usd,
-        cost_header=own.cost_header,
+        states_cost_in_head=own.states_cost_in_head,
         zero_needles=tuple(
             f"\n{header}{ZERO_VALUE.decode()}".encode()
             for header in (*limits.remaining_requests, *limits.remaining_tokens)

@@ -14,7 +14,7 @@ def may_state_cost(destination: Destination, endpoint: str, body: bytes) -> bool
     if destination.protocol in (VendorProtocol.SIMULATED, VendorProtocol.SERVICE):
         return True
     profile = find_profile(destination.profile, destination.base_url)
-    if profile.cost_header:
+    if profile.states_cost_in_head:
         return True
     answer = classify(HttpReply(200, b"", body), profile, endpoint=endpoint, now_ms=0)
     return answer.cost_picousd != UNKNOWN

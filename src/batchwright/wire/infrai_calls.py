@@ -40,6 +40,8 @@ class RetryCall(msgspec.Struct, kw_only=True, frozen=True):
     """0: not said."""
     max_cost_picousd: int
     """-1: not said."""
+    gate: bool
+    """Whether rows that all fail alike stop it."""
     round: int
     """The round whose rows are meant; -1: whichever it is."""
     idempotency_key: str
@@ -63,6 +65,7 @@ class _Retry(_Empty, forbid_unknown_fields=True, kw_only=True, rename={"how": "a
     flags: list[str] = []
     batch_timeout: str | int | float | None = None
     max_cost_usd: str | int | float | None = None
+    gate: bool = True
     round: int | float | None = None
     idempotency_key: str | None = None
 
@@ -104,6 +107,7 @@ def read_retry(body: bytes) -> RetryCall:
         flags=frozenset(Flag(read_choice("flags", flag, tuple(Flag))) for flag in found.flags),
         timeout_s=read_timeout(found.batch_timeout),
         max_cost_picousd=read_max_cost(found.max_cost_usd),
+        gate=found.gate,
         round=-1 if found.round is None else int(found.round),
         idempotency_key=key,
     )

@@ -173,6 +173,7 @@ BATCHES: tuple[Capability, ...] = (
             field("flags", _list_of(Flag), "Successes with these flags."),
             field("round", COUNT, "The round whose rows are meant: another one is refused."),
             field("batch_timeout", DURATION, "As in a submit."),
+            field("gate", {"type": "boolean"}, "false: go on, however the first rows fail. Default true."),
             field("max_cost_usd", AMOUNT, "Of a new batch."),
             field("idempotency_key", {"type": "string", "maxLength": 255}, "As the header."),
         ),

@@ -80,7 +80,10 @@ async def delete(ask: Ask) -> Response:
 
 async def _retry_in_place(ask: Ask, batch_id: str, call: RetryCall) -> Response:
     begun = ask.batches.retry(
-        batch_id, Selector(kinds=call.kinds, flags=call.flags), deadline_s=call.timeout_s or TIMEOUT_S
+        batch_id,
+        Selector(kinds=call.kinds, flags=call.flags),
+        deadline_s=call.timeout_s or TIMEOUT_S,
+        gate=call.gate,
     )
     rows = await _allowed(ask, batch_id, ("retried", begun))
     return _answer(ask, await ask.batches.status(batch_id), retried_count=rows)

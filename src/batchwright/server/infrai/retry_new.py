@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from batchwright.core import row_map
 from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.gate import GateRule
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.ports.batches import BatchStatus, Submit
 from batchwright.ports.store import Idempotency
@@ -65,6 +66,7 @@ def _spec(ask: Ask, source: BatchStatus, call: RetryCall) -> BatchSpec:
         csv_columns=(),
         destinations=ask.service.destinations,
         routes=ask.service.routes,
+        gate=source.spec.gate if call.gate else GateRule.OFF,
         metadata=source.spec.metadata | {RETRY_OF: source.batch_id},
         max_cost_picousd=call.max_cost_picousd if call.max_cost_picousd >= 0 else source.spec.max_cost_picousd,
     )

@@ -67,6 +67,8 @@ STATUS = shape(
         "attempts": COUNT,
         "retries": COUNT,
         "round": COUNT,
+        "closed_as": TEXT_OR_NULL,
+        "left_count": COUNT,
         "version": TEXT,
         "rows_per_s": NUMBER_OR_NULL,
         "eta_s": NUMBER_OR_NULL,

@@ -64,6 +64,8 @@ def status_view(status: BatchStatus, pace: Pace) -> dict[str, object]:
         "attempts": tally.attempts,
         "retries": tally.retries,
         "round": status.round,
+        "closed_as": status.closed_as.value if status.closed_as is not None else None,
+        "left_count": status.left,
         "version": version_of(status),
         "rows_per_s": pace.rows_per_s,
         "eta_s": pace.eta_s,

@@ -7,7 +7,7 @@ import hashlib
 from starlette.responses import Response
 
 from batchwright.core.batch_spec import BatchSpec
-from batchwright.core.errors import NoSuchFile
+from batchwright.core.errors import NoSuchFile, WrongState
 from batchwright.core.gate import GateRule
 from batchwright.ports.files import FileBatchRow, Purpose
 from batchwright.ports.store import Idempotency
@@ -15,7 +15,7 @@ from batchwright.server.asking import BATCH_ID, Ask
 from batchwright.server.bodies import read_body
 from batchwright.server.faults import Fault
 from batchwright.server.openai.shell import FILE_ID, answer, files
-from batchwright.server.openai.views import batch_view, list_view
+from batchwright.server.openai.views import batch_view, list_view, status_word
 from batchwright.wire.openai_batch import BadCreate, CreateBatch, read_create
 
 MAX_BODY_BYTES = 64 * 1024
@@ -63,7 +63,16 @@ async def list_batches(ask: Ask) -> Response:
 
 
 async def cancel_batch(ask: Ask) -> Response:
-    return answer(ask, batch_view(await files(ask).cancel(ask.batch_id())))
+    batch_id = ask.batch_id()
+    try:
+        cancelled = await files(ask).cancel(batch_id)
+    except WrongState:
+        batch = await files(ask).batch(batch_id)
+        word = status_word(batch.row, batch.status)
+        raise Fault(
+            "WRONG_STATE", f"Cannot cancel the batch {batch_id}: its status is '{word}', and it has ended."
+        ) from None
+    return answer(ask, batch_view(cancelled))
 
 
 async def _spec(ask: Ask, asked: CreateBatch) -> BatchSpec:
