@@ -135,6 +135,7 @@ def service_options(function: F) -> F:
 def there_options(function: F) -> F:
     """Of commands on batches that are there: here, or at a service."""
     return _all(
+        click.option("--account", metavar="NAME", help="Only batches of this account of the service. [default: all]"),
         click.option("--service", metavar="URL", help="The batch is at this service. [default: on this machine]"),
         click.option(
             "--service-key-env",
@@ -302,11 +303,15 @@ def json_option(help_text: str) -> Callable[[F], F]:
 def load_settings(options: Mapping[str, Any], *, sends_rows: bool = False) -> Settings:
     """The settings under these options; options that are no settings are left alone. `sends_rows`: new rows need an
     endpoint to go to, which batches that are there have stored."""
+    from batchwright.core.errors import UsageError
     from batchwright.settings import load
 
     flags = {name: options[name] for name in SETTING_OPTIONS if options.get(name) is not None}
     simulate, service = bool(options.get("simulate")), service_of(options)
-    return load(flags, simulate=simulate, service=service, sends_rows=sends_rows)
+    account = options.get("account") or ""
+    if account and service is not None:
+        raise UsageError("--account: at a service its key says whose batches are seen; leave out --account")
+    return load(flags, simulate=simulate, service=service, account=account, sends_rows=sends_rows)
 
 
 def service_of(options: Mapping[str, Any]) -> ServiceChoice | None:

@@ -35,6 +35,7 @@ def status_facts(status: BatchStatus) -> list[tuple[str, Cell]]:
     facts = [
         ("batch", screen.text_cell(status.batch_id)),
         ("name", screen.text_cell(status.spec.name)),
+        ("account", screen.text_cell(status.tenant.account)),
         ("state", state_cell(status)),
         ("round", screen.count_cell(status.round)),
         ("total", screen.count_cell(status.total)),
@@ -82,6 +83,7 @@ _ONLY_IF_ANY = frozenset(
         "settled_at",
         "deadline_at",
         "goes_on_with",
+        "account",
     }
 )
 
@@ -99,6 +101,8 @@ def status_json(status: BatchStatus) -> dict[str, Any]:
     return {
         **standing_json(status),
         "name": spec.name,
+        "account": status.tenant.account or None,
+        "key_id": status.tenant.key_id or None,
         "source": spec.source or None,
         "metadata": spec.metadata,
         "live": status.live,

@@ -14,7 +14,7 @@ from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.records import UNKNOWN, InputRow, Record, Tally, UsageKey, UsageSum
 from batchwright.core.rows import RowView
-from batchwright.core.tenants import LOCAL
+from batchwright.core.tenants import Tenant
 from batchwright.ports.batches import BatchStatus, Waiting
 
 
@@ -25,7 +25,7 @@ def status_of(batch: Batch, destination: Destination) -> BatchStatus:
     closed = {name: kinds.get(name, 0) for name in ("cancelled", "expired", "stopped")}
     return BatchStatus(
         batch_id=batch.batch_id,
-        tenant=LOCAL,
+        tenant=Tenant(""),  # whose key this is, the service keeps to itself
         state=_state(batch),
         terminal=batch.terminal,
         spec=BatchSpec(
@@ -160,7 +160,7 @@ def usage_of(line: UsageLine) -> tuple[UsageKey, UsageSum]:
         cost_picousd=_picousd(line.cost_usd),
         unpriced=line.unpriced_count,
     )
-    return UsageKey(line.day, "", line.model, line.vendor, key_id=line.key_id), used
+    return UsageKey(line.day, "", line.model, line.vendor, "", line.key_id), used
 
 
 def _kind(name: str) -> FailureKind:

@@ -135,7 +135,8 @@ Rows = Iterable[Sequence[SourceRow]] | AsyncIterable[Sequence[SourceRow]]
 
 
 class Batches(Protocol):
-    """The batches of one account: another's do not exist for it. `batch_id` is a full id (`resolve` makes one); every
+    """The batches of one account: another's do not exist for it; of every account only for the operator of a machine,
+    on that machine. `batch_id` is a full id (`resolve` makes one); every
     method that takes one raises NoSuchBatch, and any of them StoreError."""
 
     async def submit(self, submit: Submit, rows: Rows) -> Submitted:

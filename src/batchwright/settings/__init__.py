@@ -67,6 +67,8 @@ class Settings:
     """Where rows can go, in order of preference; unusable ones too, each in its place, with the reason."""
     service: Destination | None = None
     """Batches are asked for at this service, and not on this machine."""
+    account: str = ""
+    """Of this machine's batches only those of this account; empty: of all."""
     remedies: Mapping[str, str] = field(default_factory=dict)
     """What to do about an unusable destination, by its reason."""
     routes: Routes = field(default_factory=dict)
@@ -188,6 +190,7 @@ def load(
     *,
     simulate: bool = False,
     service: ServiceChoice | None = None,
+    account: str = "",
     sends_rows: bool = True,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
@@ -229,7 +232,7 @@ def load(
             found = endpoints.Endpoints(destinations=())
     values = {name: value for name in SETTINGS if (value := layers.lookup(ordered, name)) is not None}
     there = found.destinations[0] if service is not None and not sends_rows else None
-    return replace(_settings(values, found, ordered, variables=variables), service=there)
+    return replace(_settings(values, found, ordered, variables=variables), service=there, account=account)
 
 
 def _settings(

@@ -1,0 +1,87 @@
+"""Whoever owns the state folder is the operator: the commands there see every account's batches, beside `serve`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from support.command_line import CommandLine
+from support.scripted_vendor import ScriptedVendor
+from support.service import BATCH, RunningService, chat, chats, serving
+
+PRICES = '[[price]]\npattern = "m"\ninput = "100"\noutput = "500"\n\n'
+ANSWER_PICOUSD = 2_000_000_000
+"""10 tokens in, 2 out."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A service and the commands on its machine."""
+
+    service: RunningService
+    command: CommandLine
+
+    def submit(self, key: str, count: int) -> str:
+        answer = self.service.client(key).post(f"{BATCH}/submit", json={"requests": chats(count)})
+        return str(answer.json()["data"]["batch_id"])
+
+
+@pytest.fixture
+def beside(tmp_path: Path, vendor: ScriptedVendor) -> Iterator[Beside]:
+    prices = tmp_path / "prices.toml"
+    prices.write_text(PRICES)
+    with serving(tmp_path, vendor, project=f"prices = '{prices}'\n") as service:
+        yield Beside(service, CommandLine(tmp_path))
+
+
+def test_every_account_s_batches_are_seen_and_may_be_narrowed(beside: Beside) -> None:
+    command, bob = beside.command, beside.service.new_key("bob")
+    here = beside.service.submit([chat("one")])
+    beside.service.ended(here)
+    there = beside.submit(bob, 2)
+    assert command("watch", there).code == 0, "another account's batch is followed to its end"
+
+    listed = [line.split("\t") for line in command("list").out.splitlines()]
+    assert [(line[0], line[-1]) for line in listed] == [(there, "bob"), (here, "local")]
+    assert command("list", "--account", "bob").out.split("\t")[0] == there
+    assert command("list", "--account", "local").out.split("\t")[0] == here
+    assert "There are no batches of the account nobody." in command("list", "--account", "nobody").err
+
+    status = json.loads(command("status", there[6:14], "--json").out)
+    assert (status["batch_id"], status["account"], status["ok"]) == (there, "bob", 2)
+    assert command("status", there, "--account", "local").code == 2
+    assert len(command("rows", "@last").out.splitlines()) == 2
+    assert command("export", there, "-o", "out.jsonl").code == 0
+    assert len(command.lines()) == 2
+
+    used = [json.loads(line) for line in command("usage", "--by", "account,key", "--json").out.splitlines()]
+    assert [(line["account"], line["answers"]) for line in used] == [("bob", 2), ("local", 1)]
+    assert all(line["key"].startswith("key_") for line in used)
+    only = [json.loads(line) for line in command("usage", "--by", "account", "--account", "bob", "--json").out.split()]
+    assert [line["account"] for line in only] == ["bob"]
+
+    assert command("delete", there, "--yes").code == 0
+    gone = beside.service.client(bob).get(f"{BATCH}/status/{there}")
+    assert gone.status_code == 404
+
+
+def test_what_a_spent_budget_paused_is_resumed_by_the_operator(beside: Beside) -> None:
+    bob = beside.service.new_key("bob", budget_picousd=5 * ANSWER_PICOUSD // 2)
+    batch_id = beside.submit(bob, 6)
+    paused = beside.command("watch", batch_id)
+    assert paused.code == 5, paused.err
+    key_id = json.loads(beside.command("status", batch_id, "--json").out)["key_id"]
+    assert beside.command("keys", "budget", key_id, "1").code == 0
+    resumed = beside.command("resume", batch_id, "--no-run")
+    assert resumed.code == 0, resumed.err
+    assert beside.command("watch", batch_id).code == 0
+
+
+def test_at_a_service_the_key_says_whose_batches_are_seen(beside: Beside) -> None:
+    refused = beside.command("list", "--account", "bob", "--service", beside.service.base_url)
+    assert refused.code == 2
+    assert "its key says whose batches are seen" in refused.err
