@@ -74,7 +74,15 @@ def test_what_a_spent_budget_paused_is_resumed_by_the_operator(beside: Beside) -
     batch_id = beside.submit(bob, 6)
     paused = beside.command("watch", batch_id)
     assert paused.code == 5, paused.err
-    key_id = json.loads(beside.command("status", batch_id, "--json").out)["key_id"]
+    status = json.loads(beside.command("status", batch_id, "--json").out)
+    key_id = status["key_id"]
+    more, resume = f"batchwright keys budget {key_id} USD", f"batchwright resume {batch_id}"
+    assert status["pauses"][0]["cause"] == "key_budget"
+    assert status["goes_on_with"] == f"{more} && {resume}"
+    assert f"Once its key may spend more ({more}), this goes on: {resume}\n" in paused.err
+    early = beside.command(*resume.split()[1:], "--no-run")
+    assert early.code != 0
+    assert more in early.err, "a budget that is still spent holds it back, in the same words"
     assert beside.command("keys", "budget", key_id, "1").code == 0
     resumed = beside.command("resume", batch_id, "--no-run")
     assert resumed.code == 0, resumed.err
@@ -85,3 +93,24 @@ def test_at_a_service_the_key_says_whose_batches_are_seen(beside: Beside) -> Non
     refused = beside.command("list", "--account", "bob", "--service", beside.service.base_url)
     assert refused.code == 2
     assert "its key says whose batches are seen" in refused.err
+
+
+def test_at_a_service_a_pause_has_its_cause_and_a_cap_what_is_taken_of_it(beside: Beside) -> None:
+    there = ("--service", beside.service.base_url)
+    rows = [chat(f"w{number}", max_tokens=4) for number in range(50)]
+    batch_id = beside.service.submit(rows, max_cost_usd=0.02)
+    beside.service.until(batch_id, lambda status: status["state"] == "paused")
+    command = CommandLine(beside.command.folder / "elsewhere", BATCHWRIGHT_SERVICE_KEY=beside.service.key)
+    resume = f"batchwright resume {batch_id} --service {beside.service.base_url} --max-cost 0.04"
+
+    watched = command("watch", batch_id, *there)
+    assert watched.code == 5
+    assert "Paused (budget): the cap of $0.02 leaves less" in watched.err
+    assert watched.err.rstrip().endswith(f"With a higher cap it goes on: {resume}")
+    status = json.loads(command("status", batch_id, "--json", *there).out)
+    assert status["goes_on_with"] == resume
+    assert (status["pauses"][0]["cause"], status["account"]) == ("budget", None)
+    assert status["cost"]["cap_taken_usd"] >= status["cost"]["known_usd"] > 0
+    assert "paused_by_budget\t" in command("status", batch_id, *there).out
+    assert command("list", *there).out.rstrip("\n").split("\t")[-2:] == ["no", ""], "nobody holds rows of it"
+    assert command(*resume.split()[1:]).code in (0, 5)

@@ -40,7 +40,8 @@ def list_command(limit: int, source: str | None, as_json: bool, **given: Any) ->
     """List batches, newest first.
 
     A state with (idle): nobody works on that batch now. In a pipe: tab-separated lines without headings, and at the
-    end `yes` or `no` for whether somebody does (nothing for a batch that has ended), and whose batch it is.
+    end `yes` or `no` for whether somebody does (nothing where it has ended or that is not known), and whose batch it
+    is.
 
     \b
     Examples:
@@ -51,7 +52,7 @@ def list_command(limit: int, source: str | None, as_json: bool, **given: Any) ->
     from pathlib import Path
 
     from batchwright.cli import screen
-    from batchwright.cli.running import with_batches
+    from batchwright.cli.running import typed_command, with_batches
     from batchwright.cli.status_view import goes_on_with, status_json
     from batchwright.runner.standing import is_idle
 
@@ -60,13 +61,15 @@ def list_command(limit: int, source: str | None, as_json: bool, **given: Any) ->
     found = with_batches(settings, lambda batches: batches.find(source=path, limit=limit))
     if as_json:
         for status in found:
-            screen.print_json(status_json(status))
+            screen.print_json(status_json(status, typed_command()))
         return
     several = len({status.tenant.account for status in found}) > 1
     columns = (*COLUMNS, ACCOUNT if several else replace(ACCOUNT, pipe_only=True))
     screen.print_rows(columns, (_cells(status) for status in found))
     for status in [status for status in found if is_idle(status)][:TOLD_IDLE] if screen.is_table() else ():
-        say(f"Nobody works on {status.batch_id} now. This goes on with it: {goes_on_with(status)}")
+        command = goes_on_with(status, typed_command())
+        how = f"This goes on with it: {command}" if command else "A worker of that service does once there is one."
+        say(f"Nobody works on {status.batch_id} now. {how}")
     if not found:
         of = [f" of {source}"] if source else []
         of += [f" of the account {settings.account}"] if settings.account else []

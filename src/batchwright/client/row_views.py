@@ -61,8 +61,8 @@ def status_of(batch: Batch, destination: Destination) -> BatchStatus:
         deadline_ms=_ms(batch.expires_at),
         pauses=_pauses(batch),
         waiting=tuple(_waiting(lane) for lane in batch.waiting),
-        budget_taken_picousd=0,
-        live=not batch.terminal,
+        budget_taken_picousd=-1 if batch.cap_taken_usd is None else picousd_from_usd(batch.cap_taken_usd),
+        live=False if batch.terminal else batch.worked_on,
     )
 
 
@@ -88,10 +88,16 @@ def _by_byte(batch: Batch) -> dict[int, int]:
 
 
 def _pauses(batch: Batch) -> tuple[Pause, ...]:
-    """Why is said in words alone; whose pause it is matters only where it is taken away, which the service does."""
-    if not batch.paused_reason:
-        return ()
-    return (Pause(cause=PauseCause.USER, reason=batch.paused_reason, since_ms=0),)
+    if not batch.pauses and batch.paused_reason:
+        return (Pause(cause=PauseCause.UNKNOWN, reason=batch.paused_reason, since_ms=0),)
+    return tuple(
+        Pause(
+            cause=PauseCause(fact.cause) if fact.cause in tuple(PauseCause) else PauseCause.UNKNOWN,
+            reason=fact.reason,
+            since_ms=_ms(fact.since),
+        )
+        for fact in batch.pauses
+    )
 
 
 def _waiting(lane: WaitingLane) -> Waiting:

@@ -85,7 +85,8 @@ class Closing:
                 await self._shut_gate(context, now_s)
             if context.budget_spent:
                 context.budget_spent = False
-                self._pause(context, PauseCause.BUDGET, _budget_sentence(context))
+                cause = PauseCause.KEY_BUDGET if context.key_short else PauseCause.BUDGET
+                self._pause(context, cause, _budget_sentence(context))
             if context.closing is not None:
                 self._close(context, now_s)
             elif context.paused:

@@ -55,8 +55,9 @@ class BatchStatus:
     deadline_ms: int
     pauses: tuple[Pause, ...]
     budget_taken_picousd: int
-    live: bool
-    """A live process takes it in or works on it now."""
+    """Of its cap; -1: not known."""
+    live: bool | None
+    """A live process takes it in or works on it now; None: not known."""
     worst_picousd: int | None = None
     """The most that one attempt of each of its rows can cost, all together; None: not known of every row."""
     waiting: tuple[Waiting, ...] = ()
