@@ -193,23 +193,30 @@ def pace_options(function: F) -> F:
 
 
 def output_options(function: F) -> F:
-    return _all(
-        click.option("-o", "--output", metavar="FILE", help="File of the answers; - is stdout. [default: -]"),
-        *_format_options(),
-    )(function)
+    return _all(_output_option("-"), *_format_options(FAILED_HELP))(function)
+
+
+def export_options(function: F) -> F:
+    """Of a batch that is there, here or at a service."""
+    return _all(_output_option("-"), *_format_options(FAILED_THERE_HELP))(function)
 
 
 def later_output_options(function: F) -> F:
     """For commands that go on with a batch: they write answers only where a file is named."""
-    return _all(
-        click.option(
-            "-o", "--output", metavar="FILE", help="File of the answers; - is stdout. [default: none written]"
-        ),
-        *_format_options(),
-    )(function)
+    return _all(_output_option("none written"), *_format_options(FAILED_THERE_HELP))(function)
 
 
-def _format_options() -> tuple[Callable[[F], F], ...]:
+FAILED_HELP = "File of the rows without success, as valid input"
+FAILED_THERE_HELP = f"{FAILED_HELP}; not with --service, which does not give the requests back"
+
+
+def _output_option(default: str) -> Callable[[F], F]:
+    return click.option(
+        "-o", "--output", metavar="FILE", help=f"File of the answers; - is stdout. [default: {default}]"
+    )
+
+
+def _format_options(failed_help: str) -> tuple[Callable[[F], F], ...]:
     return (
         click.option(
             "--format",
@@ -217,9 +224,7 @@ def _format_options() -> tuple[Callable[[F], F], ...]:
             type=click.Choice(FORMATS),
             help="Shape of the answers. [default: csv for a .csv file, else infrai]",
         ),
-        click.option(
-            "--failed", metavar="FILE", help="File of the rows without success, as valid input. [default: none]"
-        ),
+        click.option("--failed", metavar="FILE", help=f"{failed_help}. [default: none]"),
     )
 
 
