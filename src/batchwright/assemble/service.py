@@ -20,6 +20,7 @@ from batchwright.assemble.keys import new_key
 from batchwright.assemble.local import has_local
 from batchwright.assemble.log import ServiceLog
 from batchwright.assemble.reloading import Hangups, Reloaded, check_key_file, hangups_of_process, reloading
+from batchwright.assemble.telling import telling_of_pauses, vendor_problems
 from batchwright.assemble.tracing import tracing
 from batchwright.assemble.webhooks import delivering, webhook_targets
 from batchwright.core.errors import BatchwrightError, UsageError
@@ -131,6 +132,9 @@ async def serve_until(
             build_app(service, doorkeeper), clock=service.clock, figures=insight.http, tell=log.request, trace=trace
         )
         server = _Server(_config(service, app, grace_s=settings.grace_s))
+        for text in vendor_problems(settings, vendors):
+            log.say(text)
+        await stack.enter_async_context(telling_of_pauses(machine, log.say))
         log.say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
         _show_first_key(machine, log)
         await _until_interrupted(server, listener, worker, interrupts, service.watching, log.say)

@@ -259,7 +259,7 @@ class Closing:
                 self._give_back(segment)
         if self._look_for_blocked:
             self._look_for_blocked = False
-            await self._pause_blocked_batches(blocked)
+            await self._pause_blocked_batches(blocked, now_s)
 
     async def _write_lane_pause(self, lane: str, reason: str) -> None:
         now_ms = self._clock.now_ms()
@@ -267,8 +267,9 @@ class Closing:
         pause = LanePause(lane=lane, reason=reason, since_ms=now_ms, probe_at_ms=probe_at_ms)
         await self._writer.do(lambda: self._store.pause_lane(pause))
 
-    async def _pause_blocked_batches(self, blocked: set[str]) -> None:
-        """A batch whose open rows all go to lanes that are paused for good is paused for that reason."""
+    async def _pause_blocked_batches(self, blocked: set[str], now_s: float) -> None:
+        """A batch whose open rows all go to lanes that are paused for good is paused for that reason. Where somebody
+        has cleared such a lane meanwhile (a `resume`), what this worker remembers of it is tried first, at once."""
         for context in list(self._floor.contexts.values()):
             if context.paused or context.segments or context.closing is not None:
                 continue
@@ -278,6 +279,8 @@ class Closing:
             names = [self._floor.name_of(lane, context) for lane in lanes]
             if not lanes or not blocked.issuperset(names):
                 continue
+            if await self._probe_cleared(names, now_s):
+                continue
             lacking = [self._worker.opening.lacking[name] for name in names if name in self._worker.opening.lacking]
             if lacking:
                 # Nothing is wrong with the batch: a process that has the key goes on with it.
@@ -286,6 +289,19 @@ class Closing:
             else:
                 reason = self._floor.desks[names[0]].lane.paused_reason
                 self._pause(context, PauseCause.LANE, f"{_lane_name(lanes[0])}: {reason}", names[0])
+
+    async def _probe_cleared(self, names: list[str], now_s: float) -> bool:
+        """Whether one of these blocked lanes is paused in this worker's memory alone; its probe is due now then."""
+        if self._worker.only_batch:
+            return False
+        standing = {pause.lane for pause in await self._writer.do(self._store.lane_pauses)}
+        desks = [self._floor.desks[name] for name in names if name not in standing]
+        cleared = [desk for desk in desks if desk.known_pause and not desk.missing_key]
+        for desk in cleared:
+            desk.probe_at_s = now_s
+        if cleared:
+            self._worker.look_again()
+        return bool(cleared)
 
 
 def _lane_name(lane: str) -> str:
