@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from batchwright.client.values import (
         Batch,
         BatchPage,
+        PauseFact,
         ResultsPage,
         RowFailure,
         RowResult,
@@ -93,6 +94,7 @@ _HOMES = {
     "TokenUsage": "client.values",
     "Usage": "library.result",
     "UsageError": "core.errors",
+    "PauseFact": "client.values",
     "WaitingLane": "client.values",
     "run": "library.run",
     "run_async": "library.run",
@@ -119,6 +121,7 @@ __all__ = [
     "NoAnswer",
     "NoSuchBatchThere",
     "NotNow",
+    "PauseFact",
     "RateLimited",
     "Report",
     "Result",

@@ -53,6 +53,14 @@ def test_every_command_has_two_examples_and_every_option_says_its_default(name: 
             assert "[default: " in (parameter.help or ""), parameter.name
 
 
+@pytest.mark.parametrize("name", [name for name, one in all_commands() if isinstance(one, click.Group)])
+def test_no_summary_of_a_group_s_commands_is_cut(name: str) -> None:
+    found = command.get_command(context, name)
+    assert found is not None
+    page = found.get_help(click.Context(found, info_name=name, terminal_width=80))
+    assert "..." not in page.partition("Commands:")[2]
+
+
 def test_words_written_out_for_speed_are_those_of_the_code() -> None:
     assert tuple(kind.value for kind in FailureKind) == options.KINDS
     assert tuple(flag.value for flag in Flag if flag is not Flag.PLAIN) == options.FLAGS

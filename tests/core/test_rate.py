@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchwright.core.rate import Gcra
+from batchwright.core.rate import Gcra, burst_of
 
 
 def send_all(rate: Gcra, amounts: list[float], gaps_s: list[float]) -> list[tuple[float, float]]:
@@ -96,3 +96,18 @@ def test_waiting_as_told_is_always_enough() -> None:
     rate = Gcra(90.0, 5.0)
     moments = [moment_s for moment_s, _ in send_all(rate, [1.0] * 20, [0.0] * 20)]
     assert all(later >= earlier for earlier, later in pairwise(moments))
+
+
+@given(per_minute=st.integers(1, 2_000), gaps_s=st.lists(st.floats(0.0, 3.0) | st.just(0.0), min_size=1, max_size=300))
+def test_a_burst_takes_nothing_beyond_the_minute(per_minute: int, gaps_s: list[float]) -> None:
+    taken = send_all(Gcra(per_minute, 10.0, burst=burst_of(per_minute)), [1.0] * len(gaps_s), gaps_s)
+    for first, (begin_s, _) in enumerate(taken):
+        assert sum(amount for moment_s, amount in taken[first:] if moment_s < begin_s + 60.0 - 1e-3) <= per_minute
+
+
+@pytest.mark.parametrize(("per_minute", "burst"), [(1, 1), (6, 3), (20, 5), (600, 60)])
+def test_a_burst_goes_at_once_and_the_minute_is_nearly_used_up(per_minute: int, burst: int) -> None:
+    assert burst_of(per_minute) == burst
+    taken = send_all(Gcra(per_minute, 10.0, burst=burst), [1.0] * (per_minute + 1), [0.0] * (per_minute + 1))
+    assert [moment_s for moment_s, _ in taken[:burst]] == [10.0] * burst
+    assert sum(1 for moment_s, _ in taken if moment_s < 70.0) >= per_minute * 0.98 - 1

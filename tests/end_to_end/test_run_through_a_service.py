@@ -254,6 +254,22 @@ def test_through_a_service_of_our_own(tmp_path: Path) -> None:
         assert lines[4]["response"]["choices"][0]["message"]["tool_calls"]
 
 
+def test_what_holds_rows_up_at_the_service_is_said_and_shown(tmp_path: Path) -> None:
+    with ScriptedVendor() as vendor, serving(tmp_path / "service", vendor) as service:
+        machine = CommandLine(tmp_path / "machine", BATCHWRIGHT_SERVICE_KEY=service.key)
+        machine.write("in.jsonl", [chat_row('[[status=402 code=no_money message="top up" times=1]] w')])
+        running = machine.start("run", "in.jsonl", "-o", "out.jsonl", "--service", service.base_url)
+        resume = running.wait_for_match(
+            r"is paused at the service: .*quota_exhausted \(402 no_money\): top up; "
+            r"once that is put right, this goes on there: batchwright (resume batch_\w+ --service \S+)"
+        )
+        running.wait_for("in flight; is paused at the service: ")
+        assert machine(*resume.split(), "--no-run").code == 0
+        ended = running.end()
+        assert ended.code == 0, ended.err
+        assert len(machine.lines()) == 1
+
+
 def test_a_kill_through_a_service_of_our_own_sends_nothing_twice(tmp_path: Path) -> None:
     with ScriptedVendor() as vendor, serving(tmp_path / "service", vendor) as service:
         machine = CommandLine(tmp_path / "machine", BATCHWRIGHT_SERVICE_KEY=service.key)

@@ -64,8 +64,8 @@ def test_the_checkpoint_that_spends_a_budget_pauses_every_batch_of_the_key(store
     assert credit is not None
     assert (credit.spent_picousd, credit.is_spent, signal.paused) == (ROWS * COST, True, True)
     assert [paused(store, f"batch_{number}") for number in range(1, 5)] == [
-        [PauseCause.BUDGET],
-        [PauseCause.BUDGET],
+        [PauseCause.KEY_BUDGET],
+        [PauseCause.KEY_BUDGET],
         [],
         [],
     ]
@@ -121,7 +121,7 @@ def test_usage_of_calls_is_added_and_counts_for_the_budget(store: Store) -> None
     (line,) = store.read_usage(tenant="acme")
     assert line.key == key
     assert line.sum == UsageSum(answers=2, prompt_tokens=3, cost_picousd=100, no_usage=1)
-    assert paused(store, "batch_1") == [PauseCause.BUDGET]
+    assert paused(store, "batch_1") == [PauseCause.KEY_BUDGET]
 
 
 def draw(worker: Worker, batch_id: str, picousd: int, least: int = 1) -> CheckpointResult:

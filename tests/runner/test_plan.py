@@ -9,6 +9,7 @@ from batchwright.core.batch_state import BatchState, Pause, PauseCause
 from batchwright.core.failures import FailureKind
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.row_options import RowOptions
+from batchwright.core.tenants import Tenant
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
 from batchwright.runner.plan import Step, decide, identity_options, newest_that_counts, paused_texts, retry_texts
@@ -131,6 +132,35 @@ def test_a_pause_says_why_and_what_goes_on() -> None:
     assert paused_texts(paused(PauseCause.LANE), delivery)[-1].endswith("this goes on: batchwright run r")
     budget = paused(PauseCause.BUDGET, max_cost_picousd=picousd_from_usd(1))
     assert paused_texts(budget, delivery)[-1].endswith("batchwright run r --max-cost 2.00")
+
+
+@pytest.mark.parametrize("verb", ["watch", "resume", "retry", "export"])
+def test_whatever_looked_at_a_paused_batch_names_a_command_that_goes_on(verb: str) -> None:
+    there = ("--service", "http://s")
+    delivery = Delivery(command=("batchwright", verb, "@last", *there), nothing=True)
+    capped = paused(PauseCause.BUDGET, max_cost_picousd=picousd_from_usd(1))
+    resume = f"batchwright resume {capped.batch_id} --service http://s"
+    assert paused_texts(capped, delivery)[-1].endswith(f"With a higher cap it goes on: {resume} --max-cost 2.00")
+    for cause in set(PauseCause) - {PauseCause.BUDGET}:
+        assert paused_texts(paused(cause), delivery)[-1].endswith(f"this goes on: {resume}"), cause
+    assert commands.of_standing(capped, delivery.command) == f"{resume} --max-cost 2.00"
+
+
+def test_a_spent_key_is_named_and_no_cap() -> None:
+    key = Tenant("bob", "key_7")
+    spent = replace(paused(PauseCause.KEY_BUDGET), tenant=key)
+    more, resume = "batchwright keys budget key_7 USD", f"batchwright resume {spent.batch_id}"
+    reason, hint = paused_texts(spent, Delivery(command=("batchwright", "watch")))
+    assert reason.startswith("Paused (key budget): ")
+    assert hint == f"Nothing is lost. Once its key may spend more ({more}), this goes on: {resume}"
+    assert commands.of_standing(spent) == f"{more} && {resume}"
+
+
+def test_a_lower_cap_for_a_batch_that_reached_its_own_is_told_of() -> None:
+    reached = paused(PauseCause.BUDGET, max_cost_picousd=picousd_from_usd(1))
+    lower = decide(replace(REQUEST, max_cost_picousd=picousd_from_usd("0.5")), reached, "")
+    assert lower.says == ("Its cap stays $1.00, which it has reached: $0.50 would be lower.",)
+    assert decide(replace(REQUEST, max_cost_picousd=picousd_from_usd(1)), reached, "").says == ()
 
 
 def test_a_paused_retry_is_gone_on_with_by_resume() -> None:

@@ -100,6 +100,11 @@ def test_a_key_is_asked_to_wait_when_it_asks_too_often(service: RunningService) 
     assert service.get(f"{KEYS}/list").status_code == 200, "another key has a pace of its own"
 
 
+def test_a_fair_burst_goes_through(service: RunningService) -> None:
+    client = service.client(service.new_key(rpm=600))
+    assert [client.get(f"{KEYS}/list").status_code for _ in range(60)] == [200] * 60
+
+
 def test_an_expired_key_is_refused(service: RunningService) -> None:
     client = service.client(service.new_key(expires_s=0.001))
     refused = asked_until(lambda: client.get(f"{KEYS}/list"), 401)

@@ -25,6 +25,7 @@ class LocalModel:
     """What the local model's opener gives: counts how often it is closed."""
 
     max_in_flight = 4
+    waiting = ""
 
     def __init__(self) -> None:
         self.closed = 0

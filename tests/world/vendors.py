@@ -98,6 +98,7 @@ class HouseVendor:
         self._process = process
         self._house = house
         self.max_in_flight = 0
+        self.waiting = ""
 
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> Call:
         call = Call(self._world, self._process)

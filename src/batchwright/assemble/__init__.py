@@ -137,7 +137,7 @@ async def open_batches(settings: Settings) -> AsyncIterator[Batches]:
             yield there
         return
     async with open_machine(settings) as machine:
-        yield machine.batches
+        yield machine.batches.of_operator(settings.account)
 
 
 class Prices:
@@ -348,7 +348,10 @@ async def _sweep(machine: Machine, say: Callable[[str], None], keep_ended_ms: in
 
 
 @asynccontextmanager
-async def _seams(settings: Settings, display: Display) -> AsyncIterator[tuple[Machine, Seams]]:
+async def _seams(
+    settings: Settings, display: Display, *, operator: bool = True
+) -> AsyncIterator[tuple[Machine, Seams]]:
+    """`operator` False: of this machine's own account alone, so that a run never goes on with another's batch."""
     loop = asyncio.get_running_loop()
     try:
         with interrupts_of_process(loop) as interrupts:
@@ -356,7 +359,7 @@ async def _seams(settings: Settings, display: Display) -> AsyncIterator[tuple[Ma
                 yield (
                     machine,
                     Seams(
-                        batches=machine.batches,
+                        batches=machine.batches.of_operator(settings.account) if operator else machine.batches,
                         workers=MachineWorkers(machine, stack, display.say),
                         display=display,
                         clock=machine.clock,
@@ -400,7 +403,7 @@ async def _seams_there(settings: Settings, display: Display, *, sends: bool) -> 
 async def run(settings: Settings, request: RunRequest, *, display: Display) -> RunOutcome:
     """`batchwright run`: from the file to the file."""
     _refuse_state_file(settings, request.delivery)
-    async with _seams(settings, display) as (machine, seams):
+    async with _seams(settings, display, operator=False) as (machine, seams):
         machine.find_price.load()
         return await running.run(request, seams, chance=machine.chance)
 

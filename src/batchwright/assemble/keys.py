@@ -20,13 +20,18 @@ async def create_key(settings: Settings, wish: KeyWish) -> tuple[str, ApiKey]:
         return new_key(machine, wish)
 
 
-async def list_keys(settings: Settings) -> list[ApiKey]:
+async def list_keys(settings: Settings) -> list[tuple[ApiKey, int]]:
+    """Of every account, oldest first, each with what was spent under it, in 1e-12 USD."""
     async with open_machine(settings) as machine:
-        return machine.store.list_keys()
+        keys = machine.store.list_keys()
+        spent: dict[str, int] = {}
+        for account in {key.account for key in keys}:
+            spent |= machine.store.key_spending(account)
+        return [(key, spent.get(key.key_id, 0)) for key in keys]
 
 
 async def revoke_key(settings: Settings, text: str) -> ApiKey:
-    """By its id or a unique prefix of it, or of the key's shown characters. Raises UsageError."""
+    """By its name, its id or a unique prefix of that, or the key's shown characters. Raises UsageError."""
     async with open_machine(settings) as machine:
         key = _named(machine, text)
         machine.store.revoke_key(key.key_id, machine.clock.now_ms())
@@ -42,9 +47,15 @@ async def set_budget(settings: Settings, text: str, picousd: int) -> ApiKey:
 
 
 def _named(machine: Machine, text: str) -> ApiKey:
+    """A name that was given again after its key was revoked means the key that holds."""
     keys = machine.store.list_keys()
     found = [key for key in keys if text and (key.key_id.startswith(text) or key.shown == text[:SHOWN_CHARS])]
-    if len(found) != 1:
-        many = "no key" if not found else f"{len(found)} keys"
-        raise UsageError(f"{many} of that name: {text[:SHOWN_CHARS]!r}; `batchwright keys list` shows them")
+    named = [key for key in keys if text and key.name == text and key not in found]
+    found += [key for key in named if not key.revoked_at_ms] or named
+    if not found:
+        # Whatever was typed may be a whole key.
+        raise UsageError(f"no key has that name or id: {text[:SHOWN_CHARS]!r}; `batchwright keys list` shows them")
+    if len(found) > 1:
+        ids = ", ".join(key.key_id for key in found)
+        raise UsageError(f"{len(found)} keys have that name or id: {ids}; name one by its id")
     return found[0]

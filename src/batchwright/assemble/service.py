@@ -20,6 +20,7 @@ from batchwright.assemble.keys import new_key
 from batchwright.assemble.local import has_local
 from batchwright.assemble.log import ServiceLog
 from batchwright.assemble.reloading import Hangups, Reloaded, check_key_file, hangups_of_process, reloading
+from batchwright.assemble.telling import telling_of_pauses, vendor_problems
 from batchwright.assemble.tracing import tracing
 from batchwright.assemble.webhooks import delivering, webhook_targets
 from batchwright.core.errors import BatchwrightError, UsageError
@@ -47,8 +48,8 @@ THREADS = 4
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
 INTERRUPTED = 130
-USES_EVERY_S = 30.0
-"""So that a key's last use is known to within a minute."""
+USES_EVERY_S = 5.0
+"""So that a key's last use is known to within some seconds; a key that is not used costs no commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +132,9 @@ async def serve_until(
             build_app(service, doorkeeper), clock=service.clock, figures=insight.http, tell=log.request, trace=trace
         )
         server = _Server(_config(service, app, grace_s=settings.grace_s))
+        for text in vendor_problems(settings, vendors):
+            log.say(text)
+        await stack.enter_async_context(telling_of_pauses(machine, log.say))
         log.say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
         _show_first_key(machine, log)
         await _until_interrupted(server, listener, worker, interrupts, service.watching, log.say)

@@ -11,7 +11,7 @@ from batchwright.cli import options
 
 @click.command(name="export")
 @click.argument("batch", metavar="[ID]", default="@last")
-@options.output_options
+@options.export_options
 @options.there_options
 @options.outcome_options
 def export_command(batch: str, **given: Any) -> int:

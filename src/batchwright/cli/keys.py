@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchwright.cli import amounts, options
+from batchwright.cli.table import Cell, Column
 from batchwright.core.money import usd_text
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope
 
 if TYPE_CHECKING:
     from batchwright.ports.keys import ApiKey
+
+COLUMNS = (
+    Column(heading="ID"),
+    Column(heading="NAME", cut_to=8),
+    Column(heading="ACCOUNT", cut_to=7),
+    Column(heading="SPENT"),
+    Column(heading="BUDGET"),
+    Column(heading="A MINUTE", short="RPM", leaves=2),
+    Column(heading="STATE", leaves=1),
+    Column(heading="LAST USED (UTC)", short="USED (UTC)"),
+    Column(heading="MAY", leaves=3),
+    Column(heading="KEY", leaves=4),
+)
+SHORT_KEY_ID = 12
+"""Of a key's id where room is short: a prefix that names one key among millions."""
 
 
 @click.group(name="keys")
@@ -40,7 +55,12 @@ def keys_command() -> None:
 @click.option(
     "--budget", callback=amounts.read_usd, help="What may be spent under it in all, in USD. [default: no bound]"
 )
-@click.option("--rpm", type=click.IntRange(1), default=None, help="Requests a minute, at most. [default: no bound]")
+@click.option(
+    "--rpm",
+    type=click.IntRange(1),
+    default=None,
+    help="Requests a minute, at most; a tenth of them may come at once. [default: no bound]",
+)
 def create_command(
     name: str,
     account: str,
@@ -78,26 +98,38 @@ def create_command(
     click.echo(f"{key.key_id} of account {key.account}; it is not shown again.", err=True)
 
 
-@keys_command.command(name="list")
-def list_command() -> None:
+@keys_command.command(name="list", short_help="List keys, oldest first.")
+@options.json_option("One JSON object a line.")
+def list_command(as_json: bool) -> None:
     """List keys, oldest first; of each only its first characters are known.
+
+    With what was spent under each, beside its budget. Moments are UTC, the last use to within some seconds. In a pipe:
+    tab-separated lines without headings.
 
     \b
     Examples:
       batchwright keys list
-      batchwright keys list | grep analytics
+      batchwright keys list --json
     """
     from batchwright.assemble.keys import list_keys
+    from batchwright.cli import screen
+    from batchwright.cli.exits import say
     from batchwright.cli.running import run_to_end
 
-    for key in run_to_end(list_keys(options.load_settings({}, sends_rows=False))):
-        click.echo(_line(key))
+    found = run_to_end(list_keys(options.load_settings({}, sends_rows=False)))
+    if as_json:
+        for key, spent_picousd in found:
+            screen.print_json(_json(key, spent_picousd))
+        return
+    screen.print_rows(COLUMNS, [_cells(key, spent_picousd) for key, spent_picousd in found])
+    if not found:
+        say("There are no keys; `batchwright keys create` makes one.")
 
 
-@keys_command.command(name="revoke")
+@keys_command.command(name="revoke", short_help="Revoke a key by its name or id.")
 @click.argument("key")
 def revoke_command(key: str) -> None:
-    """Revoke a key by its id, or a unique prefix of it. Within a second it is refused everywhere.
+    """Revoke a key by its name or id, or a unique prefix of that. Within a second it is refused everywhere.
 
     \b
     Examples:
@@ -111,17 +143,18 @@ def revoke_command(key: str) -> None:
     click.echo(f"{revoked.key_id} is revoked.", err=True)
 
 
-@keys_command.command(name="budget")
+@keys_command.command(name="budget", short_help="Set what may be spent under a key, in USD.")
 @click.argument("key")
 @click.argument("usd", required=False, callback=amounts.read_usd)
 def budget_command(key: str, usd: int) -> None:
     """Set what may be spent under a key in all, in USD; without an amount it has no bound.
 
-    Batches that were paused because it was spent go on with `batchwright resume`.
+    KEY is its name or id, or a unique prefix of that. Batches that were paused because it was spent go on with
+    `batchwright resume`.
 
     \b
     Examples:
-      batchwright keys budget key_3f 50
+      batchwright keys budget analytics 50
       batchwright keys budget key_3f
     """
     from batchwright.assemble.keys import set_budget
@@ -132,19 +165,56 @@ def budget_command(key: str, usd: int) -> None:
     click.echo(f"{changed.key_id}: {bound}.", err=True)
 
 
-def _line(key: ApiKey) -> str:
-    words = [key.key_id, f"{key.shown}...", key.account, key.name or "-", ",".join(sorted(key.scopes))]
-    words.append(f"used {_day(key.last_used_ms)}" if key.last_used_ms else "never used")
-    if key.budget_picousd >= 0:
-        words.append(f"budget ${usd_text(key.budget_picousd)}")
-    if key.rpm:
-        words.append(f"{key.rpm} a minute")
-    if key.expires_at_ms:
-        words.append(f"until {_day(key.expires_at_ms)}")
-    if key.revoked_at_ms:
-        words.append(f"revoked {_day(key.revoked_at_ms)}")
-    return "  ".join(words)
+def _cells(key: ApiKey, spent_picousd: int) -> tuple[Cell, ...]:
+    from batchwright.cli import screen
+    from batchwright.runner.figures import money_text
+
+    bounded = key.budget_picousd >= 0
+    budget = Cell(
+        money_text(key.budget_picousd) if bounded else "-",
+        usd_text(key.budget_picousd) if bounded else "",
+        right=True,
+    )
+    return (
+        Cell(key.key_id, key.key_id, short=key.key_id[:SHORT_KEY_ID]),
+        screen.text_cell(key.name),
+        screen.text_cell(key.account),
+        screen.cost_cell(spent_picousd, complete=True),
+        budget,
+        Cell(f"{key.rpm:,}" if key.rpm else "-", str(key.rpm or ""), right=True),
+        _state_cell(key),
+        screen.moment_cell(key.last_used_ms) if key.last_used_ms else Cell("never", ""),
+        screen.text_cell(",".join(sorted(key.scopes))),
+        Cell(f"{key.shown}...", key.shown),
+    )
 
 
-def _day(moment_ms: int) -> str:
-    return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%d")
+def _state_cell(key: ApiKey) -> Cell:
+    """Whether it holds: what ended it, or will."""
+    from batchwright.cli import screen
+
+    for word, moment_ms in (("revoked", key.revoked_at_ms), ("until", key.expires_at_ms)):
+        if moment_ms:
+            text = screen.moment_text(moment_ms) or ""
+            return Cell(f"{word} {text[:10]}", f"{word} {text}")
+    return Cell("holds", "holds")
+
+
+def _json(key: ApiKey, spent_picousd: int) -> dict[str, Any]:
+    from batchwright.cli import screen
+    from batchwright.runner.standing import usd_json
+
+    return {
+        "key_id": key.key_id,
+        "shown": key.shown,
+        "name": key.name or None,
+        "account": key.account,
+        "scopes": sorted(key.scopes),
+        "spent_usd": usd_json(spent_picousd),
+        "budget_usd": usd_json(key.budget_picousd) if key.budget_picousd >= 0 else None,
+        "rpm": key.rpm or None,
+        "created_at": screen.moment_text(key.created_at_ms),
+        "last_used_at": screen.moment_text(key.last_used_ms),
+        "expires_at": screen.moment_text(key.expires_at_ms),
+        "revoked_at": screen.moment_text(key.revoked_at_ms),
+    }

@@ -26,6 +26,7 @@ COLUMNS = (
     Column(heading="NAME", cut_to=8),
     Column(heading="WORKED ON", pipe_only=True),
 )
+ACCOUNT = Column(heading="ACCOUNT", cut_to=8)
 TOLD_IDLE = 5
 """Of so many idle batches the command that goes on is told."""
 
@@ -39,17 +40,19 @@ def list_command(limit: int, source: str | None, as_json: bool, **given: Any) ->
     """List batches, newest first.
 
     A state with (idle): nobody works on that batch now. In a pipe: tab-separated lines without headings, and at the
-    end `yes` or `no` for whether somebody does (nothing for a batch that has ended).
+    end `yes` or `no` for whether somebody does (nothing where it has ended or that is not known), and whose batch it
+    is.
 
     \b
     Examples:
       batchwright list
       batchwright list --source tickets.jsonl --json
     """
+    from dataclasses import replace
     from pathlib import Path
 
     from batchwright.cli import screen
-    from batchwright.cli.running import with_batches
+    from batchwright.cli.running import typed_command, with_batches
     from batchwright.cli.status_view import goes_on_with, status_json
     from batchwright.runner.standing import is_idle
 
@@ -58,13 +61,19 @@ def list_command(limit: int, source: str | None, as_json: bool, **given: Any) ->
     found = with_batches(settings, lambda batches: batches.find(source=path, limit=limit))
     if as_json:
         for status in found:
-            screen.print_json(status_json(status))
+            screen.print_json(status_json(status, typed_command()))
         return
-    screen.print_rows(COLUMNS, (_cells(status) for status in found))
+    several = len({status.tenant.account for status in found}) > 1
+    columns = (*COLUMNS, ACCOUNT if several else replace(ACCOUNT, pipe_only=True))
+    screen.print_rows(columns, (_cells(status) for status in found))
     for status in [status for status in found if is_idle(status)][:TOLD_IDLE] if screen.is_table() else ():
-        say(f"Nobody works on {status.batch_id} now. This goes on with it: {goes_on_with(status)}")
+        command = goes_on_with(status, typed_command())
+        how = f"This goes on with it: {command}" if command else "A worker of that service does once there is one."
+        say(f"Nobody works on {status.batch_id} now. {how}")
     if not found:
-        say("There are no batches" + (f" of {source}." if source else "."))
+        of = [f" of {source}"] if source else []
+        of += [f" of the account {settings.account}"] if settings.account else []
+        say(f"There are no batches{''.join(of)}.")
 
 
 def _cells(status: BatchStatus) -> tuple[Cell, ...]:
@@ -84,4 +93,5 @@ def _cells(status: BatchStatus) -> tuple[Cell, ...]:
         screen.moment_cell(status.created_at_ms),
         screen.text_cell(status.spec.name),
         screen.text_cell(worked_on_text(status)),
+        screen.text_cell(status.tenant.account),
     )

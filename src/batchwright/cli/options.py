@@ -135,6 +135,7 @@ def service_options(function: F) -> F:
 def there_options(function: F) -> F:
     """Of commands on batches that are there: here, or at a service."""
     return _all(
+        click.option("--account", metavar="NAME", help="Only batches of this account of the service. [default: all]"),
         click.option("--service", metavar="URL", help="The batch is at this service. [default: on this machine]"),
         click.option(
             "--service-key-env",
@@ -192,23 +193,30 @@ def pace_options(function: F) -> F:
 
 
 def output_options(function: F) -> F:
-    return _all(
-        click.option("-o", "--output", metavar="FILE", help="File of the answers; - is stdout. [default: -]"),
-        *_format_options(),
-    )(function)
+    return _all(_output_option("-"), *_format_options(FAILED_HELP))(function)
+
+
+def export_options(function: F) -> F:
+    """Of a batch that is there, here or at a service."""
+    return _all(_output_option("-"), *_format_options(FAILED_THERE_HELP))(function)
 
 
 def later_output_options(function: F) -> F:
     """For commands that go on with a batch: they write answers only where a file is named."""
-    return _all(
-        click.option(
-            "-o", "--output", metavar="FILE", help="File of the answers; - is stdout. [default: none written]"
-        ),
-        *_format_options(),
-    )(function)
+    return _all(_output_option("none written"), *_format_options(FAILED_THERE_HELP))(function)
 
 
-def _format_options() -> tuple[Callable[[F], F], ...]:
+FAILED_HELP = "File of the rows without success, as valid input"
+FAILED_THERE_HELP = f"{FAILED_HELP}; not with --service, which does not give the requests back"
+
+
+def _output_option(default: str) -> Callable[[F], F]:
+    return click.option(
+        "-o", "--output", metavar="FILE", help=f"File of the answers; - is stdout. [default: {default}]"
+    )
+
+
+def _format_options(failed_help: str) -> tuple[Callable[[F], F], ...]:
     return (
         click.option(
             "--format",
@@ -216,9 +224,7 @@ def _format_options() -> tuple[Callable[[F], F], ...]:
             type=click.Choice(FORMATS),
             help="Shape of the answers. [default: csv for a .csv file, else infrai]",
         ),
-        click.option(
-            "--failed", metavar="FILE", help="File of the rows without success, as valid input. [default: none]"
-        ),
+        click.option("--failed", metavar="FILE", help=f"{failed_help}. [default: none]"),
     )
 
 
@@ -302,11 +308,15 @@ def json_option(help_text: str) -> Callable[[F], F]:
 def load_settings(options: Mapping[str, Any], *, sends_rows: bool = False) -> Settings:
     """The settings under these options; options that are no settings are left alone. `sends_rows`: new rows need an
     endpoint to go to, which batches that are there have stored."""
+    from batchwright.core.errors import UsageError
     from batchwright.settings import load
 
     flags = {name: options[name] for name in SETTING_OPTIONS if options.get(name) is not None}
     simulate, service = bool(options.get("simulate")), service_of(options)
-    return load(flags, simulate=simulate, service=service, sends_rows=sends_rows)
+    account = options.get("account") or ""
+    if account and service is not None:
+        raise UsageError("--account: at a service its key says whose batches are seen; leave out --account")
+    return load(flags, simulate=simulate, service=service, account=account, sends_rows=sends_rows)
 
 
 def service_of(options: Mapping[str, Any]) -> ServiceChoice | None:

@@ -58,7 +58,8 @@ def retry_command(batch: str, **given: Any) -> int:
             # This very command, or one like it, died on the way: its round is finished before another can begin.
             begun = f"round {status.round} has begun already and has {plural(status.counts.open, 'open row')}"
             say(f"{batch_id}: {begun}{'.' if given['no_run'] else '; going on with it.'}")
-            if status.pauses and all(pause.cause is not PauseCause.BUDGET for pause in status.pauses):
+            spent = {PauseCause.BUDGET, PauseCause.KEY_BUDGET}
+            if status.pauses and spent.isdisjoint(pause.cause for pause in status.pauses):
                 await batches.resume(batch_id)
             return batch_id, status.counts.open
         rows = await batches.retry(batch_id, selector, deadline_s=settings.deadline_s, gate=not given["no_gate"])

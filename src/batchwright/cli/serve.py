@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def serve_command(no_work: bool, **given: Any) -> int:
     """Serve this machine's batches over HTTP.
 
-    Takes batches by Infrai's batch API and sends their rows to the vendors of the settings. The first time it prints
-    a key, once; `batchwright keys create` makes others. Ctrl-C or SIGTERM once: answer what was asked, finish what is
-    in flight, then end with exit code 0.
+    Takes batches by Infrai's batch API and by OpenAI's (files, batches and single calls), and sends their rows to the
+    vendors of the settings. The first time it prints a key, once; `batchwright keys create` makes others. Ctrl-C or
+    SIGTERM once: answer what was asked, finish what is in flight, then end with exit code 0.
 
     \b
     Examples:

@@ -25,7 +25,7 @@ def status_command(batch: str, as_json: bool, **given: Any) -> None:
       batchwright status 3f9a --json
     """
     from batchwright.cli import screen
-    from batchwright.cli.running import with_batches
+    from batchwright.cli.running import typed_command, with_batches
     from batchwright.cli.status_view import status_facts, status_json
     from batchwright.ports.batches import Batches, BatchStatus
 
@@ -34,6 +34,6 @@ def status_command(batch: str, as_json: bool, **given: Any) -> None:
 
     status = with_batches(options.load_settings(given), ask)
     if as_json:
-        screen.print_json(status_json(status))
+        screen.print_json(status_json(status, typed_command()))
     else:
-        screen.print_facts(status_facts(status))
+        screen.print_facts(status_facts(status, typed_command()))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from batchwright.cli import screen
 from batchwright.cli.table import Cell
 from batchwright.core import row_map
+from batchwright.core.batch_state import BatchState, PauseCause
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
 from batchwright.runner.progress_text import elsewhere_texts
@@ -14,17 +16,22 @@ from batchwright.runner.standing import (
     cost_is_complete,
     cost_json,
     ends_without_success,
+    is_at_service,
     left_text,
     standing_json,
     state_text,
 )
 
 
-def goes_on_with(status: BatchStatus) -> str:
-    """The command that goes on with a batch that stands still; empty for one that moves or has ended."""
-    if status.live or status.terminal:
+def goes_on_with(status: BatchStatus, command: Sequence[str] = ()) -> str:
+    """The command that goes on with a batch that stands still; empty for one that moves or has ended, and where none
+    does from here: what a service's own workers leave lying. `command`: the one that looked at it."""
+    moves = status.live is not False and status.state is not BatchState.PAUSED
+    if status.live or status.terminal or moves:
         return ""
-    return commands.of_standing(status)
+    if is_at_service(status) and status.state is not BatchState.PAUSED:
+        return ""
+    return commands.of_standing(status, command)
 
 
 def state_cell(status: BatchStatus) -> Cell:
@@ -33,15 +40,17 @@ def state_cell(status: BatchStatus) -> Cell:
 
 
 def worked_on_text(status: BatchStatus) -> str:
-    return "" if status.terminal else "yes" if status.live else "no"
+    """Empty: it has ended, or that is not known."""
+    return "" if status.terminal or status.live is None else "yes" if status.live else "no"
 
 
-def status_facts(status: BatchStatus) -> list[tuple[str, Cell]]:
+def status_facts(status: BatchStatus, command: Sequence[str] = ()) -> list[tuple[str, Cell]]:
     """What `batchwright status` shows. Kinds, flags, money that is not known and pauses only where there are any."""
     counts, tally = status.counts, status.tally
     facts = [
         ("batch", screen.text_cell(status.batch_id)),
         ("name", screen.text_cell(status.spec.name)),
+        ("account", screen.text_cell(status.tenant.account)),
         ("state", state_cell(status)),
         ("round", screen.count_cell(status.round)),
         ("left_as_before", screen.text_cell(left_text(status))),
@@ -62,17 +71,19 @@ def status_facts(status: BatchStatus) -> list[tuple[str, Cell]]:
         ("created_at", screen.moment_cell(status.created_at_ms)),
         ("settled_at", screen.moment_cell(status.settled_at_ms)),
         ("deadline_at", screen.moment_cell(status.deadline_ms)),
-        ("worked_on_now", screen.text_cell("yes" if status.live else "no")),
-        ("goes_on_with", screen.text_cell(goes_on_with(status))),
+        ("worked_on_now", screen.text_cell("" if status.live is None else "yes" if status.live else "no")),
+        ("goes_on_with", screen.text_cell(goes_on_with(status, command))),
     ]
     facts = [(name, cell) for name, cell in facts if name not in _ONLY_IF_ANY or cell.raw not in ("0", "")]
     if status.spec.max_cost_picousd >= 0:
         # More than the cost: what rows in flight may still cost, and what may have been paid without an answer.
         facts.append(("cap_usd", screen.cost_cell(status.spec.max_cost_picousd, complete=True)))
-        facts.append(("cap_taken_usd", screen.cost_cell(status.budget_taken_picousd, complete=True)))
+        if status.budget_taken_picousd >= 0:
+            facts.append(("cap_taken_usd", screen.cost_cell(status.budget_taken_picousd, complete=True)))
     facts += [(f"metadata_{name}", screen.text_cell(text)) for name, text in status.spec.metadata.items()]
     for pause in status.pauses:
-        facts.append((f"paused_by_{pause.cause.value}", screen.text_cell(pause.reason)))
+        name = "paused" if pause.cause is PauseCause.UNKNOWN else f"paused_by_{pause.cause.value}"
+        facts.append((name, screen.text_cell(pause.reason)))
     facts += [("waiting", screen.text_cell(text)) for text in elsewhere_texts(status)]
     return facts
 
@@ -91,6 +102,8 @@ _ONLY_IF_ANY = frozenset(
         "settled_at",
         "deadline_at",
         "goes_on_with",
+        "worked_on_now",
+        "account",
     }
 )
 
@@ -102,16 +115,18 @@ def _by_name(status: BatchStatus) -> dict[str, int]:
     return {f"of_these_{name}": count for name, count in sorted(names.items()) if count and name not in closing}
 
 
-def status_json(status: BatchStatus) -> dict[str, Any]:
+def status_json(status: BatchStatus, command: Sequence[str] = ()) -> dict[str, Any]:
     """The same words as the report of a run; what is not known is null."""
     tally, spec = status.tally, status.spec
     return {
         **standing_json(status),
         "name": spec.name,
+        "account": status.tenant.account or None,
+        "key_id": status.tenant.key_id or None,
         "source": spec.source or None,
         "metadata": spec.metadata,
         "live": status.live,
-        "goes_on_with": goes_on_with(status) or None,
+        "goes_on_with": goes_on_with(status, command) or None,
         "kinds": {
             row_map.BYTE_KINDS[byte].value: count
             for byte, count in status.by_byte.items()

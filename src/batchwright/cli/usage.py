@@ -13,8 +13,17 @@ if TYPE_CHECKING:
     from batchwright.cli.table import Cell
     from batchwright.core.records import UsageKey, UsageSum
 
-GROUPS = ("day", "vendor", "model", "account")
-NARROWEST_KEYS = {"vendor": 8, "model": 12, "account": 8}
+GROUPS = {
+    "day": "day",
+    "vendor": "vendor",
+    "model": "model",
+    "account": "tenant",
+    "key": "key_id",
+    "variable": "account",
+    "endpoint": "endpoint",
+}
+"""By the word for it here: the field of usage that has it."""
+NARROWEST_KEYS = {"vendor": 8, "model": 12, "account": 8, "variable": 8, "endpoint": 8}
 SUMS = (
     Column(heading="ANSWERS", leaves=1),
     Column(heading="TOKENS IN", short="IN", leaves=2),
@@ -30,7 +39,8 @@ SUMS = (
     "groups",
     metavar="NAMES",
     default="day,vendor,model",
-    help="What to sum by: day, vendor, model, account (the key's variable), with commas. [default: day,vendor,model]",
+    help="What to sum by, with commas: day, vendor, model, account, key (both of the service), variable (of the "
+    "vendor's key), endpoint (of single calls). [default: day,vendor,model]",
 )
 @click.option(
     "--since",
@@ -43,13 +53,14 @@ SUMS = (
 def usage_command(groups: str, since: Any, as_json: bool, **given: Any) -> None:
     """Sum up tokens and cost by day, vendor and model.
 
-    Over all batches of this machine, or with --service of the key's account there. A cost with + (JSON: complete
-    false) lacks answers that have no price or no usage. In a pipe: tab-separated lines without headings.
+    Over all batches and single calls of this machine, of every account; with --service of the key's account there. A
+    cost with + (JSON: complete false) lacks answers that have no price or no usage. In a pipe: tab-separated lines
+    without headings.
 
     \b
     Examples:
       batchwright usage --since 2026-03-01
-      batchwright usage --by model --json
+      batchwright usage --by account,key --json
     """
     from batchwright.cli import screen
     from batchwright.cli.running import with_batches
@@ -80,7 +91,7 @@ def sum_by(found: list[tuple[UsageKey, UsageSum]], names: tuple[str, ...]) -> li
 
     sums: dict[tuple[str, ...], UsageSum] = {}
     for key, used in found:
-        sums.setdefault(tuple(getattr(key, name) for name in names), UsageSum()).add(used)
+        sums.setdefault(tuple(getattr(key, GROUPS[name]) for name in names), UsageSum()).add(used)
     return sorted(sums.items())
 
 

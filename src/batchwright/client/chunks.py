@@ -81,6 +81,8 @@ class Chunk:
     """Of an earlier run, never named, and older than services keep idempotency keys."""
     batch_id: str = ""
     """Empty: not named yet."""
+    waiting: str = ""
+    """What holds it up at the service, for a person; empty: nothing that the service says."""
     ended: Batch | None = None
     items: dict[int, RowResult] = field(default_factory=dict)
     """Of a chunk that is left over: successes that nobody has asked for yet."""
@@ -116,6 +118,7 @@ class Carrier:
             batch = await self._persist(
                 lambda: self._batches.get(chunk.batch_id, wait_s=LONG_POLL_S), what=f"the status of {chunk.batch_id}"
             )
+            self._tell_of_wait(chunk, batch)
             if batch.terminal:
                 return batch
             now_s = self._clock.now_s()
@@ -131,6 +134,16 @@ class Carrier:
             if now_s - asked_s < 1.0:
                 await self._clock.sleep(pause_s)
                 pause_s = min(POLL_MOST_S, pause_s * 1.5)
+
+    def _tell_of_wait(self, chunk: Chunk, batch: Batch) -> None:
+        """Says what holds a chunk up once it does; the progress shows it as long as it does."""
+        before = chunk.waiting
+        chunk.waiting = waiting_text(batch)
+        if chunk.waiting and not before:
+            url = self._asker.base_url
+            there = f"batchwright resume {batch.batch_id} --service {url}"
+            how = f"; once that is put right, this goes on there: {there}" if batch.paused_reason else ""
+            self._report(f"{batch.batch_id} {chunk.waiting}{how}")
 
     async def items(self, chunk: Chunk, take: Callable[[RowResult], None]) -> None:
         """Hands over each item once. A page that cannot be had is asked for again."""
@@ -176,3 +189,13 @@ class Carrier:
                     self._report(f"{what}: {error}; trying again under the same key for up to {PATIENCE_S / 60:g} min")
                 await self._clock.sleep(max(error.retry_after_s, wait_s))
                 wait_s = min(MOST_WAIT_S, wait_s * 2)
+
+
+def waiting_text(batch: Batch) -> str:
+    """What a service says of its own troubles with a batch; empty: of none."""
+    if batch.terminal:
+        return ""
+    if batch.paused_reason:
+        return f"is paused at the service: {batch.paused_reason}"
+    lane = next(iter(batch.waiting), None)
+    return f"waits at the service: {f'{lane.vendor} {lane.model}'.strip()}: {lane.reason}" if lane is not None else ""

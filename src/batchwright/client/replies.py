@@ -14,6 +14,7 @@ from batchwright.client.values import (
     TERMINAL_STATES,
     Batch,
     BatchPage,
+    PauseFact,
     ResultsPage,
     RowFailure,
     RowResult,
@@ -152,13 +153,20 @@ def batch_of(data: Fields) -> Batch:
         rows_per_s=data.number("rows_per_s"),
         eta_s=data.number("eta_s"),
         paused_reason=data.text("paused_reason"),
+        pauses=tuple(_pause_fact(Fields(item)) for item in data.items("pauses")),
+        worked_on=data.flag("worked_on"),
         waiting=tuple(_waiting_lane(Fields(item)) for item in data.items("waiting")),
         max_cost_usd=data.amount("max_cost_usd"),
+        cap_taken_usd=data.amount("cap_taken_usd"),
         metadata=_texts(data.fields("metadata")),
         created_at=data.moment("created_at"),
         finished_at=data.moment("finished_at"),
         expires_at=data.moment("expires_at"),
     )
+
+
+def _pause_fact(data: Fields) -> PauseFact:
+    return PauseFact(cause=data.text("cause"), reason=data.text("reason"), since=data.moment("since"))
 
 
 def _waiting_lane(data: Fields) -> WaitingLane:

@@ -14,7 +14,7 @@ from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.records import UNKNOWN, InputRow, Record, Tally, UsageKey, UsageSum
 from batchwright.core.rows import RowView
-from batchwright.core.tenants import LOCAL
+from batchwright.core.tenants import Tenant
 from batchwright.ports.batches import BatchStatus, Waiting
 
 
@@ -25,7 +25,7 @@ def status_of(batch: Batch, destination: Destination) -> BatchStatus:
     closed = {name: kinds.get(name, 0) for name in ("cancelled", "expired", "stopped")}
     return BatchStatus(
         batch_id=batch.batch_id,
-        tenant=LOCAL,
+        tenant=Tenant(""),  # whose key this is, the service keeps to itself
         state=_state(batch),
         terminal=batch.terminal,
         spec=BatchSpec(
@@ -61,8 +61,8 @@ def status_of(batch: Batch, destination: Destination) -> BatchStatus:
         deadline_ms=_ms(batch.expires_at),
         pauses=_pauses(batch),
         waiting=tuple(_waiting(lane) for lane in batch.waiting),
-        budget_taken_picousd=0,
-        live=not batch.terminal,
+        budget_taken_picousd=-1 if batch.cap_taken_usd is None else picousd_from_usd(batch.cap_taken_usd),
+        live=False if batch.terminal else batch.worked_on,
         closed_as=_CLOSED_AS.get(batch.closed_as),
         left=batch.left_count,
     )
@@ -93,10 +93,16 @@ def _by_byte(batch: Batch) -> dict[int, int]:
 
 
 def _pauses(batch: Batch) -> tuple[Pause, ...]:
-    """Why is said in words alone; whose pause it is matters only where it is taken away, which the service does."""
-    if not batch.paused_reason:
-        return ()
-    return (Pause(cause=PauseCause.USER, reason=batch.paused_reason, since_ms=0),)
+    if not batch.pauses and batch.paused_reason:
+        return (Pause(cause=PauseCause.UNKNOWN, reason=batch.paused_reason, since_ms=0),)
+    return tuple(
+        Pause(
+            cause=PauseCause(fact.cause) if fact.cause in tuple(PauseCause) else PauseCause.UNKNOWN,
+            reason=fact.reason,
+            since_ms=_ms(fact.since),
+        )
+        for fact in batch.pauses
+    )
 
 
 def _waiting(lane: WaitingLane) -> Waiting:
@@ -165,7 +171,7 @@ def usage_of(line: UsageLine) -> tuple[UsageKey, UsageSum]:
         cost_picousd=_picousd(line.cost_usd),
         unpriced=line.unpriced_count,
     )
-    return UsageKey(line.day, "", line.model, line.vendor, key_id=line.key_id), used
+    return UsageKey(line.day, "", line.model, line.vendor, "", line.key_id), used
 
 
 def _kind(name: str) -> FailureKind:

@@ -75,6 +75,10 @@ class ServiceVendor:
 
     max_in_flight = 0
 
+    @property
+    def waiting(self) -> str:
+        return next((chunk.waiting for chunk in self._tasks if chunk.waiting), "")
+
     def __init__(self, asker: Asker, journal: ChunkJournal, *, read: ReadAnswer, report: Callable[[str], None]) -> None:
         self._journal = journal
         self._carrier = Carrier(asker, report=report)

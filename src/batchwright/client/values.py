@@ -53,6 +53,17 @@ class WaitingLane:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PauseFact:
+    """One reason why a batch is paused."""
+
+    cause: str
+    """user, gate, budget (its cap), key_budget or lane."""
+    reason: str
+    """For a person: what happened and what to do."""
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """How a batch stands."""
 
@@ -92,9 +103,15 @@ class Batch:
     eta_s: float | None
     paused_reason: str
     """Empty: it is not paused."""
+    pauses: tuple[PauseFact, ...]
+    """The same by cause; empty: it is not paused, or the service does not say."""
+    worked_on: bool | None
+    """Whether a worker takes it in or works on it now; None: the service does not say."""
     waiting: tuple[WaitingLane, ...]
     """What holds its rows back, the longest first; empty: nothing does, or the service does not say."""
     max_cost_usd: Decimal | None
+    cap_taken_usd: Decimal | None
+    """Of `max_cost_usd`: its cost, and what rows that are out or in doubt may cost; None: the service does not say."""
     metadata: Mapping[str, str]
     created_at: datetime | None
     finished_at: datetime | None

@@ -61,7 +61,12 @@ class PauseCause(StrEnum):
     USER = "user"
     GATE = "gate"
     BUDGET = "budget"
+    """The batch's own cap leaves too little for its next row."""
+    KEY_BUDGET = "key_budget"
+    """The budget of the key it was submitted with does."""
     LANE = "lane"
+    UNKNOWN = "unknown"
+    """Never stored: a service does not say it, or in a word that is not known here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ NO_END = 2**62
 ANY_BYTE = frozenset(range(256))
 
 
-def status_of(batch: BatchRow, *, live: bool, waiting: tuple[Waiting, ...] = ()) -> BatchStatus:
+def status_of(batch: BatchRow, *, live: bool | None, waiting: tuple[Waiting, ...] = ()) -> BatchStatus:
     """What is stored of a batch, as a client sees it."""
     state = derive(batch.facts, batch.tally)
     return BatchStatus(
@@ -34,7 +34,7 @@ def status_of(batch: BatchRow, *, live: bool, waiting: tuple[Waiting, ...] = ())
         deadline_ms=batch.deadline_ms,
         pauses=tuple(batch.pauses),
         budget_taken_picousd=batch.budget_taken_picousd,
-        live=live,
+        live=False if state.terminal else live,
         worst_picousd=batch.worst_picousd,
         waiting=waiting,
         closed_as=batch.closed_as,

@@ -60,6 +60,8 @@ class StoreBatches:
         self.flagged = flagged
         self._hold = hold
         self._tenant = tenant
+        self._sees = tenant.account
+        """Whose batches are there for it; empty: every account's."""
         self._store = store
         self._writer, self._reader = writer, reader
         self._clock = clock
@@ -73,7 +75,14 @@ class StoreBatches:
     def of(self, tenant: Tenant) -> StoreBatches:
         """The same for another account; what is submitted counts for that key."""
         other = copy(self)
-        other._tenant = tenant
+        other._tenant, other._sees = tenant, tenant.account
+        return other
+
+    def of_operator(self, account: str = "") -> StoreBatches:
+        """The same for whoever owns the state folder, who sees every account's batches, or those of the one named. What
+        is submitted still belongs to this one's account."""
+        other = copy(self)
+        other._sees = account
         return other
 
     async def submit(self, submit: Submit, rows: Rows) -> Submitted:
@@ -179,12 +188,12 @@ class StoreBatches:
     def _read(self, batch_id: str) -> BatchRow:
         """Raises NoSuchBatch for another account's, in the very words for one that is not there."""
         batch = self._store.get_batch(batch_id)
-        if batch.tenant.account != self._tenant.account:
+        if self._sees and batch.tenant.account != self._sees:
             raise NoSuchBatch(f"There is no batch {batch_id} in this state folder.")
         return batch
 
     async def resolve(self, text: str) -> str:
-        account = self._tenant.account
+        account = self._sees
         if text == "@last":
             newest = await self._reader.do(lambda: self._store.find_batches(account=account, limit=1))
             if not newest:
@@ -213,7 +222,7 @@ class StoreBatches:
         created_after_ms: int = 0,
         created_before_ms: int = 0,
     ) -> list[BatchStatus]:
-        account = self._tenant.account
+        account = self._sees
 
         def read() -> list[BatchStatus]:
             found = self._store.find_batches(
@@ -341,7 +350,7 @@ class StoreBatches:
         await self._writer.do(lambda: self._store.drop_batch(batch_id))
 
     async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]:
-        account = self._tenant.account
+        account = self._sees
         lines = await self._reader.do(lambda: self._store.read_usage(since_day=since_day, tenant=account))
         return [(line.key, line.sum) for line in lines]
 

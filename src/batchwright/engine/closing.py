@@ -92,7 +92,8 @@ class Closing:
                 await self._shut_gate(context, now_s)
             if context.budget_spent:
                 context.budget_spent = False
-                self._pause(context, PauseCause.BUDGET, _budget_sentence(context))
+                cause = PauseCause.KEY_BUDGET if context.key_short else PauseCause.BUDGET
+                self._pause(context, cause, _budget_sentence(context))
             if context.closing is not None:
                 self._close(context, now_s)
             elif context.paused:
@@ -268,7 +269,7 @@ class Closing:
                 self._give_back(segment)
         if self._look_for_blocked:
             self._look_for_blocked = False
-            await self._pause_blocked_batches(blocked)
+            await self._pause_blocked_batches(blocked, now_s)
 
     async def _cleared_lanes(self) -> frozenset[str]:
         """Lanes that are paused here and no more in the store: a person asked for them to be tried, or they worked for
@@ -288,7 +289,7 @@ class Closing:
         pause = LanePause(lane=lane, reason=reason, since_ms=now_ms, probe_at_ms=probe_at_ms)
         await self._writer.do(lambda: self._store.pause_lane(pause))
 
-    async def _pause_blocked_batches(self, blocked: set[str]) -> None:
+    async def _pause_blocked_batches(self, blocked: set[str], now_s: float) -> None:
         """A batch whose open rows all go to lanes that are paused for good is paused for that reason."""
         for context in list(self._floor.contexts.values()):
             if context.paused or context.segments or context.closing is not None:

@@ -165,7 +165,7 @@ class Outbox:
     async def _send(self, claimed: ClaimedDelivery) -> HttpEnd:
         parts, webhook, delivery = self._parts, claimed.webhook, claimed.delivery
         row = msgspec.msgpack.decode(claimed.snapshot, type=BatchRow)
-        body = parts.render(delivery.type, delivery.created_at_ms, status_of(row, live=False))
+        body = parts.render(delivery.type, delivery.created_at_ms, status_of(row, live=None))
         addresses = await parts.targets.resolve(parts.targets.read(webhook.url))
         signed = signed_headers(delivery.event_id, parts.clock.now_ms() // 1000, webhook.secret, body)
         headers = {**webhook.headers, "content-type": "application/json", **signed}

@@ -40,6 +40,7 @@ from batchwright.ports.store import BatchSignals, ClaimRequest, Store
 from batchwright.ports.vendor import Vendors
 
 if TYPE_CHECKING:
+    from batchwright.engine.desk import LaneDesk
     from batchwright.engine.single_calls import SingleCalls
 
 LOOK_EVERY_S = 1.0
@@ -66,6 +67,13 @@ class WorkerParts:
     """Told of checkpoints and of the work on batches; None: nobody is."""
     step: Callable[[str], None] = lambda name: None
     """Told before each named step; a test's world crashes here."""
+
+
+def _waiting_text(desk: LaneDesk, now_s: float) -> str:
+    """What holds up rows of a lane: what it knows itself, then what its vendor does."""
+    if desk.opening:
+        return desk.lane.paused_reason or "starting"
+    return desk.lane.paused_reason or desk.lane.waiting(now_s) or (desk.vendor.waiting if desk.vendor else "")
 
 
 class Worker:
@@ -186,7 +194,7 @@ class Worker:
                 lane=str(desk.key),
                 in_flight=desk.lane.in_flight,
                 limit=desk.lane.limit,
-                waiting=desk.lane.paused_reason or ("starting" if desk.opening else desk.lane.waiting(now_s)),
+                waiting=_waiting_text(desk, now_s),
             )
             for desk in self.floor.desks.values()
             if desk.concerns

@@ -55,8 +55,9 @@ class BatchStatus:
     deadline_ms: int
     pauses: tuple[Pause, ...]
     budget_taken_picousd: int
-    live: bool
-    """A live process takes it in or works on it now."""
+    """Of its cap; -1: not known."""
+    live: bool | None
+    """A live process takes it in or works on it now; None: not known."""
     worst_picousd: int | None = None
     """The most that one attempt of each of its rows can cost, all together; None: not known of every row."""
     waiting: tuple[Waiting, ...] = ()
@@ -140,7 +141,8 @@ Rows = Iterable[Sequence[SourceRow]] | AsyncIterable[Sequence[SourceRow]]
 
 
 class Batches(Protocol):
-    """The batches of one account: another's do not exist for it. `batch_id` is a full id (`resolve` makes one); every
+    """The batches of one account: another's do not exist for it; of every account only for the operator of a machine,
+    on that machine. `batch_id` is a full id (`resolve` makes one); every
     method that takes one raises NoSuchBatch, and any of them StoreError."""
 
     async def submit(self, submit: Submit, rows: Rows) -> Submitted:

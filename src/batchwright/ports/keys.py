@@ -25,7 +25,7 @@ class ApiKey:
     revoked_at_ms: int = 0
     """0: it holds."""
     last_used_ms: int = 0
-    """To within a minute; 0: never."""
+    """To within some seconds; 0: never."""
     budget_picousd: int = -1
     """What may be spent under it, in all; -1: no bound."""
     rpm: int = 0

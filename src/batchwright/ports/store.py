@@ -162,6 +162,9 @@ class Store(Keys, FileStore, Webhooks, Protocol):
     def lane_pauses(self) -> list[LanePause]:
         """Of all lanes, also those whose probe has been due for long: who reads them judges their age."""
 
+    def batch_pauses(self, limit: int) -> list[tuple[str, Pause]]:
+        """The pauses of all batches, at most so many, the oldest first."""
+
     def pause_batch(self, batch_id: str, pause: Pause) -> None:
         """Adds a fact; the first of a cause stands. Raises WrongState for a settled batch."""
 

@@ -79,6 +79,11 @@ class Vendor(Protocol):
     def max_in_flight(self) -> int:
         """Rows it can work on at once (a local server's slots); 0: no bound of its own."""
 
+    @property
+    def waiting(self) -> str:
+        """What holds up rows that are out at it, for a person, where it knows (a service whose own vendor is out);
+        empty: nothing that it knows of."""
+
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> VendorCall:
         """`endpoint` is a path below the base URL ("/chat/completions")."""
 

@@ -25,21 +25,55 @@ def again(command: Sequence[str]) -> str:
 
 
 def going_on(batch_id: str, delivery: Delivery) -> str:
-    """What goes on with a batch that was left open. After a `retry` or `resume` it names the batch: `@last`, if that
-    was typed, may be another one by then."""
-    if len(delivery.command) > 1 and delivery.command[1] in ("retry", "resume"):
-        return resume(batch_id, delivery)
-    return again(delivery.command)
+    """What goes on with a batch that was left open: the same `run` again, after any other command a `resume`. That
+    names the batch: `@last`, if that was typed, may be another one by then."""
+    return again(_going_on_words(batch_id, delivery))
 
 
-def of_standing(status: BatchStatus) -> str:
-    """What goes on with an open batch that nobody works on, told without the command that left it so."""
+def _going_on_words(batch_id: str, delivery: Delivery) -> Sequence[str]:
+    """Empty for the library, which has no command."""
+    if len(delivery.command) > 1 and delivery.command[1] != "run":
+        return _with_output("resume", batch_id, delivery)
+    return delivery.command
+
+
+def out_of_pause(status: BatchStatus, delivery: Delivery) -> str:
+    """What goes on with a paused batch, by what paused it: a sentence that ends with the command."""
+    words = _going_on_words(status.batch_id, delivery)
+    command = _beyond_pauses(status, words)
+    if _is_paused_by(status, PauseCause.KEY_BUDGET):
+        key_id = status.tenant.key_id
+        how = f" ({shlex.join(more_for_key(key_id))})" if key_id else ""
+        return f"Once its key may spend more{how}, this goes on: {command}"
+    if _is_paused_by(status, PauseCause.BUDGET):
+        return f"With a higher cap it goes on: {command}"
+    return f"When that is put right, this goes on: {command}"
+
+
+def of_standing(status: BatchStatus, command: Sequence[str] = ()) -> str:
+    """What goes on with an open batch that nobody works on, told without the command that left it so. `command`: the
+    one that looked at it, which names the service where it is at one."""
     if status.state is BatchState.ACCEPTING:
-        return shlex.join(["batchwright", "retry", status.batch_id])
-    words = ["batchwright", "resume", status.batch_id]
-    if any(pause.cause is PauseCause.BUDGET for pause in status.pauses):
+        return shlex.join(["batchwright", "retry", status.batch_id, *_service_words(command)])
+    resuming = _beyond_pauses(status, ["batchwright", "resume", status.batch_id, *_service_words(command)])
+    if _is_paused_by(status, PauseCause.KEY_BUDGET) and status.tenant.key_id:
+        return f"{shlex.join(more_for_key(status.tenant.key_id))} && {resuming}"
+    return resuming
+
+
+def _beyond_pauses(status: BatchStatus, words: Sequence[str]) -> str:
+    """With a higher cap only where it is the batch's own cap that it ran into."""
+    if _is_paused_by(status, PauseCause.BUDGET):
         return with_cap(words, status.spec.max_cost_picousd)
-    return shlex.join(words)
+    return again(words)
+
+
+def _is_paused_by(status: BatchStatus, cause: PauseCause) -> bool:
+    return any(pause.cause is cause for pause in status.pauses)
+
+
+def more_for_key(key_id: str) -> list[str]:
+    return ["batchwright", "keys", "budget", key_id, "USD"]
 
 
 def with_cap(command: Sequence[str], cap_picousd: int) -> str:
@@ -66,22 +100,22 @@ def export_anywhere(batch_id: str, command: Sequence[str] = ()) -> str:
     return shlex.join(["batchwright", "export", batch_id, "-o", "FILE", *_service_words(command)])
 
 
-def cancel(batch_id: str) -> str:
-    return shlex.join(["batchwright", "cancel", batch_id])
+def cancel(batch_id: str, command: Sequence[str] = ()) -> str:
+    return shlex.join(["batchwright", "cancel", batch_id, *_service_words(command)])
+
+
+def watch(batch_id: str, command: Sequence[str] = ()) -> str:
+    return shlex.join(["batchwright", "watch", batch_id, *_service_words(command)])
 
 
 def retry(batch_id: str, delivery: Delivery) -> str:
-    return _with_output("retry", batch_id, delivery)
+    return shlex.join(_with_output("retry", batch_id, delivery))
 
 
-def resume(batch_id: str, delivery: Delivery) -> str:
-    return _with_output("resume", batch_id, delivery)
-
-
-def _with_output(verb: str, batch_id: str, delivery: Delivery) -> str:
+def _with_output(verb: str, batch_id: str, delivery: Delivery) -> list[str]:
     """These write answers only where a file is named, and take --format and --failed only with it."""
     words = _output_words(delivery) if delivery.output is not None else []
-    return shlex.join(["batchwright", verb, batch_id, *words, *_service_words(delivery.command)])
+    return ["batchwright", verb, batch_id, *words, *_service_words(delivery.command)]
 
 
 def _service_words(command: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from batchwright.runner.meter import Meter
 from batchwright.runner.report import NOTHING_DONE, Timing
 from batchwright.runner.request import Pace
 from batchwright.runner.seams import HeldElsewhere, HeldLock, RunningWorkers, Seams, Snapshot
+from batchwright.runner.standing import is_at_service
 
 REFRESH_S = 0.2
 """Between two looks at the store: the end is noticed within this, and a look costs well under a millisecond."""
@@ -68,12 +69,11 @@ async def watch(batch_id: str, seams: Seams, *, lock_name: str = "") -> tuple[Dr
         status = await looking.look(None)
         if status.terminal or status.state is BatchState.PAUSED:
             return looking.left(status), None
-        alone = 0 if status.live else alone + 1
+        alone = alone + 1 if status.live is False else 0
         if alone == LOOKS_WITHOUT_WORKER:
-            seams.display.say(
-                f"Nobody works on {batch_id} now; `batchwright resume {batch_id}` goes on with it, and so does "
-                "`batchwright work`."
-            )
+            own = f"`batchwright resume {batch_id}` goes on with it, and so does `batchwright work`"
+            how = "a worker of that service does once there is one" if is_at_service(status) else own
+            seams.display.say(f"Nobody works on {batch_id} now; {how}.")
         if seams.interrupts.count:
             return looking.left(status, interrupted=True), None
         looks += 1
@@ -142,7 +142,7 @@ async def _until_end(looking: _Looking, running: RunningWorkers, finished: async
                 return looking.left(status, failure=failure)
             if failure is not None:
                 raise failure
-            looks_alone = 0 if status.live else looks_alone + 1
+            looks_alone = looks_alone + 1 if status.live is False else 0
             if looks_alone > LOOKS_WITHOUT_WORKER:
                 raise WorkersEnded(
                     f"the workers of {looking.batch_id} ended although {status.counts.open} rows are open; "

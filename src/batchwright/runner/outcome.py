@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from batchwright.core.batch_state import BatchState, PauseCause
@@ -60,7 +61,7 @@ def left_open(driven: Driven, delivery: Delivery) -> RunOutcome:
     status = driven.status
     report = build_report(status, None, timing=driven.timing, strict=delivery.strict)
     if status.state is BatchState.PAUSED:
-        code, closing = EXIT_PAUSED, (*paused_texts(status, delivery), *gate_texts(status))
+        code, closing = EXIT_PAUSED, (*paused_texts(status, delivery), *gate_texts(status, delivery.command))
     elif driven.failure is not None:
         code = EXIT_PAUSED
         closing = (
@@ -90,18 +91,19 @@ def watched(driven: Driven, delivery: Delivery) -> RunOutcome:
     closing: tuple[str, ...] = ()
     if driven.interrupted:
         code = EXIT_INTERRUPTED
-        closing = (f"Stopped watching; {status.batch_id} goes on. To watch again: batchwright watch {status.batch_id}",)
+        again = commands.watch(status.batch_id, delivery.command)
+        closing = (f"Stopped watching; {status.batch_id} goes on. To watch again: {again}",)
     elif status.state is BatchState.PAUSED:
-        closing = (*paused_texts(status, delivery), *gate_texts(status))
+        closing = (*paused_texts(status, delivery), *gate_texts(status, delivery.command))
     return _reported(report, closing, code)
 
 
-def gate_texts(status: BatchStatus) -> tuple[str, ...]:
+def gate_texts(status: BatchStatus, command: Sequence[str] = ()) -> tuple[str, ...]:
     """What the same rows, sent again in the same way, cannot put right; empty where no gate shut."""
     if status.terminal and status.counts.stopped:
         return ("A wrong model name or wrong rows stay wrong in a retry: another -m, or changed rows, is a new batch.",)
     if any(pause.cause is PauseCause.GATE for pause in status.pauses):
-        ending = commands.cancel(status.batch_id)
+        ending = commands.cancel(status.batch_id, command)
         return (f"Another -m, or changed rows, is a new batch; this ends the one that waits here: {ending}",)
     return ()
 

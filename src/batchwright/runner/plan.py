@@ -104,7 +104,8 @@ def _go_on(request: RunRequest, batch: BatchStatus) -> Plan:
     cap, wanted = batch.spec.max_cost_picousd, request.max_cost_picousd
     causes = {pause.cause for pause in batch.pauses}
     if PauseCause.BUDGET in causes and wanted <= cap:
-        return Plan(step=Step.STAY_PAUSED, batch=batch)
+        stands = f"Its cap stays {money_text(cap)}, which it has reached: {money_text(max(0, wanted))} would be lower."
+        return Plan(step=Step.STAY_PAUSED, batch=batch, says=(stands,) if 0 <= wanted < cap else ())
     done = batch.total - batch.counts.open
     says = [f"Going on with {batch.batch_id}: {count_text(done)} of {plural(batch.total, 'row')} are done."]
     if causes:
@@ -144,17 +145,12 @@ def _ended_text(batch: BatchStatus) -> str:
 
 def paused_texts(batch: BatchStatus, delivery: Delivery) -> tuple[str, ...]:
     """Why it stands, and the exact command that goes on."""
-    lines = [f"Paused ({pause.cause.value}): {shown_text(pause.reason, 1000)}" for pause in batch.pauses]
-    if not lines:
-        lines = ["Paused."]
-    if any(pause.cause is PauseCause.BUDGET for pause in batch.pauses):
-        higher = commands.with_cap(delivery.command, batch.spec.max_cost_picousd)
-        lines.append(f"Nothing is lost. With a higher cap it goes on: {higher}")
-    else:
-        lines.append(
-            f"Nothing is lost. When that is put right, this goes on: {commands.going_on(batch.batch_id, delivery)}"
-        )
-    return tuple(lines)
+    lines = [f"{_paused_by(pause.cause)}: {shown_text(pause.reason, 1000)}" for pause in batch.pauses]
+    return (*(lines or ["Paused."]), f"Nothing is lost. {commands.out_of_pause(batch, delivery)}")
+
+
+def _paused_by(cause: PauseCause) -> str:
+    return "Paused" if cause is PauseCause.UNKNOWN else f"Paused ({cause.value.replace('_', ' ')})"
 
 
 def retry_texts(batch: BatchStatus, retry_command: str) -> tuple[str, ...]:

@@ -56,7 +56,12 @@ def flags_text(flags: dict[Flag, int]) -> str:
 def is_idle(status: BatchStatus) -> bool:
     """Its state says that it moves, but nobody works on it: its `run` was interrupted or killed, or no `work` has come
     to it yet. (A paused batch says so itself.)"""
-    return not (status.live or status.terminal or status.state is BatchState.PAUSED)
+    return status.live is False and not status.terminal and status.state is not BatchState.PAUSED
+
+
+def is_at_service(status: BatchStatus) -> bool:
+    """It is a service's batch, seen from elsewhere: whose it is stays with the service."""
+    return not status.tenant.account
 
 
 def state_text(status: BatchStatus) -> str:
@@ -108,7 +113,7 @@ def cost_json(status: BatchStatus, *, unit: str, without_price: int, without_usa
         f"{unit}_without_usage": without_usage,
         "orphan_usd": usd_json(tally.orphan_picousd),
         "cap_usd": usd_json(spec.max_cost_picousd) if capped else None,
-        "cap_taken_usd": usd_json(status.budget_taken_picousd) if capped else None,
+        "cap_taken_usd": usd_json(status.budget_taken_picousd) if capped and status.budget_taken_picousd >= 0 else None,
         "soft_cap": spec.soft_cap,
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from batchwright.core.rate import Gcra
+from batchwright.core.rate import Gcra, burst_of
 from batchwright.core.tenants import Scope, digest_of_key
 from batchwright.ports.clock import Clock
 from batchwright.ports.keys import ApiKey, Keys
@@ -62,11 +62,13 @@ class Doorkeeper:
         now_s = self._clock.now_s()
         pace = self._pace.get(key.key_id)
         if pace is None or pace.per_minute != key.rpm:
-            pace = self._pace[key.key_id] = Gcra(key.rpm, now_s)
+            pace = self._pace[key.key_id] = Gcra(key.rpm, now_s, burst=burst_of(key.rpm))
         wait_s = pace.wait_s(now_s, 1)
         if wait_s > 0:
             raise Fault(
-                "RATE_LIMITED", f"The key {key.shown}... may ask {key.rpm} times a minute.", retry_after_s=wait_s
+                "RATE_LIMITED",
+                f"The key {key.shown}... may ask {key.rpm} times a minute, {burst_of(key.rpm)} of them at once.",
+                retry_after_s=wait_s,
             )
         pace.take(now_s, 1)
 

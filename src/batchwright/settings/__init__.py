@@ -69,6 +69,8 @@ class Settings:
     """Batches are asked for at this service, and not on this machine."""
     asked_for: str = ""
     """The vendor that this very command names for its rows (--base-url, --vendor, --gguf); empty: it names none."""
+    account: str = ""
+    """Of this machine's batches only those of this account; empty: of all."""
     remedies: Mapping[str, str] = field(default_factory=dict)
     """What to do about an unusable destination, by its reason."""
     routes: Routes = field(default_factory=dict)
@@ -191,6 +193,7 @@ def load(
     *,
     simulate: bool = False,
     service: ServiceChoice | None = None,
+    account: str = "",
     sends_rows: bool = True,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
@@ -232,7 +235,7 @@ def load(
             found = endpoints.Endpoints(destinations=())
     values = {name: value for name in SETTINGS if (value := layers.lookup(ordered, name)) is not None}
     there = found.destinations[0] if service is not None and not sends_rows else None
-    return replace(_settings(values, found, ordered, variables=variables), service=there)
+    return replace(_settings(values, found, ordered, variables=variables), service=there, account=account)
 
 
 def _settings(

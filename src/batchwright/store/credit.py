@@ -106,7 +106,7 @@ def pause_spent(connection: Connection, key_ids: Iterable[str], settling: Mappin
         credit = of_key(connection, key_id) if key_id else None
         if credit is None or not credit.is_spent:
             continue
-        fact = Pause(cause=PauseCause.BUDGET, reason=_sentence(credit), since_ms=now_ms)
+        fact = Pause(cause=PauseCause.KEY_BUDGET, reason=_sentence(credit), since_ms=now_ms)
         for row in connection.execute(_MOVING, {"of_key": key_id}).all():
             if row.segments_open > settling.get(row.batch_id, 0):
                 turning.add_pause(connection, row.batch_id, fact)

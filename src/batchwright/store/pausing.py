@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, delete, select, update
 
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.ports.store import LanePause
@@ -11,6 +13,7 @@ from batchwright.store.schema import batch, lane_pause, pause
 
 _ADD = dialect.insert_or_keep(pause)
 _OF_BATCH = select(pause).where(pause.c.batch_id == bindparam("batch_id")).order_by(pause.c.since_ms, pause.c.cause)
+_OF_ALL = select(pause).order_by(pause.c.since_ms, pause.c.batch_id, pause.c.cause).limit(bindparam("at_most"))
 _DELETE_CAUSE = delete(pause).where(pause.c.batch_id == bindparam("of_batch"), pause.c.cause == bindparam("of_cause"))
 _NAMING_LANE = select(pause.c.batch_id).where(pause.c.cause == PauseCause.LANE.value, pause.c.lane == bindparam("lane"))
 _SET_LANE = dialect.insert_or_replace(lane_pause, ("reason", "since_ms", "probe_at_ms"))
@@ -46,10 +49,15 @@ def resume_batch(connection: Connection, batch_id: str, causes: frozenset[PauseC
 
 def facts_of(connection: Connection, batch_id: str) -> tuple[Pause, ...]:
     """A batch's pause facts, the oldest first."""
-    return tuple(
-        Pause(cause=PauseCause(row.cause), reason=row.reason, since_ms=row.since_ms, lane=row.lane)
-        for row in connection.execute(_OF_BATCH, {"batch_id": batch_id})
-    )
+    return tuple(_fact(row) for row in connection.execute(_OF_BATCH, {"batch_id": batch_id}))
+
+
+def batch_pauses(connection: Connection, limit: int) -> list[tuple[str, Pause]]:
+    return [(row.batch_id, _fact(row)) for row in connection.execute(_OF_ALL, {"at_most": limit})]
+
+
+def _fact(row: Row[Any]) -> Pause:
+    return Pause(cause=PauseCause(row.cause), reason=row.reason, since_ms=row.since_ms, lane=row.lane)
 
 
 def pause_lane(connection: Connection, fact: LanePause) -> None:

@@ -159,6 +159,10 @@ class SqlStore:
         with self._connections.read() as connection:
             return pausing.lane_pauses(connection)
 
+    def batch_pauses(self, limit: int) -> list[tuple[str, Pause]]:
+        with self._connections.read() as connection:
+            return pausing.batch_pauses(connection, limit)
+
     def pause_batch(self, batch_id: str, pause: Pause) -> None:
         with self._connections.write() as connection:
             turning.pause_batch(connection, batch_id, pause)

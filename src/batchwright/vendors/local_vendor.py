@@ -21,6 +21,8 @@ from batchwright.vendors.registry import user_agent
 class LocalVendor:
     """Implements `ports.vendor.Vendor`. `close` ends the server."""
 
+    waiting = ""
+
     def __init__(self, server: LocalServer, vendor: OpenAIVendor) -> None:
         self._server = server
         self._vendor = vendor

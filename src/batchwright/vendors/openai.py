@@ -31,6 +31,7 @@ class OpenAIVendor:
     """Implements `ports.vendor.Vendor`. To be used on the loop's thread."""
 
     max_in_flight = 0
+    waiting = ""
 
     def __init__(
         self,

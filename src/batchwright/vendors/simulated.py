@@ -68,6 +68,7 @@ class SimulatedVendor:
     """Implements `ports.vendor.Vendor`. To be used on the loop's thread."""
 
     max_in_flight = 0
+    waiting = ""
 
     def __init__(self, simulation: Simulation = DEFAULTS) -> None:
         self._simulation = simulation

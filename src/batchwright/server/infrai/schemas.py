@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchwright.core.batch_state import BatchState
+from batchwright.core.batch_state import BatchState, PauseCause
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.lane_wait import WaitCause
 from batchwright.server.capabilities import COUNT, FLAG, MOMENT, TEXT, USD, Schema, shape, with_field
@@ -44,6 +44,13 @@ WAITING = shape(
     }
 )
 """A lane that cannot be sent to now, or only by a probe."""
+PAUSE = shape(
+    {
+        "cause": {"enum": [cause.value for cause in PauseCause if cause is not PauseCause.UNKNOWN]},
+        "reason": TEXT,
+        "since": MOMENT,
+    }
+)
 STATUS = shape(
     {
         "batch_id": TEXT,
@@ -73,8 +80,11 @@ STATUS = shape(
         "rows_per_s": NUMBER_OR_NULL,
         "eta_s": NUMBER_OR_NULL,
         "paused_reason": TEXT_OR_NULL,
+        "pauses": {"type": "array", "items": PAUSE},
+        "worked_on": {"type": ["boolean", "null"], "description": "null: not known"},
         "waiting": {"type": "array", "items": WAITING},
         "max_cost_usd": USD,
+        "cap_taken_usd": USD,
         "metadata": METADATA,
         "created_at": MOMENT,
         "finished_at": MOMENT,

@@ -70,6 +70,11 @@ def status_view(status: BatchStatus, pace: Pace) -> dict[str, object]:
         "rows_per_s": pace.rows_per_s,
         "eta_s": pace.eta_s,
         "paused_reason": "; ".join(pause.reason for pause in status.pauses) or None,
+        "pauses": [
+            {"cause": pause.cause.value, "reason": pause.reason, "since": moment(pause.since_ms)}
+            for pause in status.pauses
+        ],
+        "worked_on": status.live,
         "waiting": [
             {
                 "vendor": waiting.vendor,
@@ -82,6 +87,7 @@ def status_view(status: BatchStatus, pace: Pace) -> dict[str, object]:
             for waiting in status.waiting
         ],
         "max_cost_usd": usd(status.spec.max_cost_picousd) if status.spec.max_cost_picousd >= 0 else None,
+        "cap_taken_usd": usd(status.budget_taken_picousd) if status.spec.max_cost_picousd >= 0 else None,
         "metadata": status.spec.metadata,
         "created_at": moment(status.created_at_ms),
         "finished_at": moment(status.settled_at_ms) if status.terminal else None,

@@ -1,0 +1,58 @@
+"""`keys`: what is listed, in every form, and by which words a key is named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from batchwright.cli import screen
+from support.cli_machine import Invoke
+
+
+@pytest.fixture
+def made(invoke: Invoke) -> list[str]:
+    """Ids: `analytics` of bob with a budget and a pace, and one without a name."""
+    assert invoke("keys", "create", "--name", "analytics", "--account", "bob", "--budget", "2.5", "--rpm", "60").output
+    assert invoke("keys", "create", "--expires", "90d").exit_code == 0
+    listed = [json.loads(line) for line in invoke("keys", "list", "--json").stdout.splitlines()]
+    return [str(key["key_id"]) for key in listed]
+
+
+def test_keys_are_listed_with_what_was_spent_beside_the_budget(made: list[str], invoke: Invoke) -> None:
+    first, second = (json.loads(line) for line in invoke("keys", "list", "--json").stdout.splitlines())
+    assert (first["name"], first["account"], first["budget_usd"], first["spent_usd"]) == ("analytics", "bob", 2.5, 0)
+    assert (first["rpm"], first["last_used_at"], second["budget_usd"]) == (60, None, None)
+    one, two = (line.split("\t") for line in invoke("keys", "list").stdout.splitlines())
+    assert one[:6] == [first["key_id"], "analytics", "bob", "0", "2.5", "60"]
+    assert (one[6], two[4], two[6]) == ("holds", "", f"until {second['expires_at']}")
+
+
+def test_a_table_of_keys_has_headings_and_fits_80_columns(
+    made: list[str], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "is_table", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    heading, *lines = invoke("keys", "list").stdout.splitlines()
+    for word in ("ID", "NAME", "ACCOUNT", "SPENT", "BUDGET"):
+        assert word in heading.split(), heading
+    assert all(len(line) <= 80 for line in (heading, *lines))
+    assert "$2.50" in lines[0]
+
+
+def test_a_key_is_named_by_its_name_or_the_beginning_of_its_id(made: list[str], invoke: Invoke) -> None:
+    analytics, other = made
+    assert f"{analytics}: $50" in invoke("keys", "budget", "analytics", "50").stderr
+    assert f"{other}: $3" in invoke("keys", "budget", other[:12], "3").stderr
+    unknown = invoke("keys", "budget", "analitics", "1")
+    assert unknown.exit_code == 2
+    assert "no key has that name or id: 'analitics'" in unknown.stderr
+
+    invoke("keys", "create", "--name", "analytics")
+    two = invoke("keys", "revoke", "analytics")
+    assert two.exit_code == 2
+    assert analytics in two.stderr
+    assert invoke("keys", "revoke", analytics).exit_code == 0
+    again = invoke("keys", "budget", "analytics", "1")
+    assert again.exit_code == 0, "the revoked one is not meant any more"
+    assert analytics not in again.stderr
