@@ -57,6 +57,13 @@ def table_names(connection: Connection) -> set[str]:
     return {row[0] for row in connection.exec_driver_sql(statement)}
 
 
+def now_ms(connection: Connection, own_ms: int) -> int:
+    """By the server's clock, which its clients share; a file has the clock of whoever asks."""
+    if not _has_other_writers(connection):
+        return own_ms
+    return int(connection.exec_driver_sql("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint").scalar_one())
+
+
 def wait_for_turn(connection: Connection, what: str) -> None:
     """Until no other transaction that asked for this turn is under way. For what is rare and short, and has no row yet
     that could be locked; a SQLite transaction that writes is alone anyway."""

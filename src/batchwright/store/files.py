@@ -65,7 +65,7 @@ _FEWER = (
     .values(pieces=bindparam("left"), state="deleted")
 )
 _DELETE = delete(file).where(file.c.file_id == bindparam("of_file"))
-_ARRIVING = select(file.c.file_id, file.c.owner).where(text(UNREADY), file.c.state == "arriving")
+_ARRIVING = select(file.c.file_id, file.c.owner, file.c.created_at_ms).where(text(UNREADY), file.c.state == "arriving")
 
 
 def _there() -> ColumnElement[bool]:
@@ -184,8 +184,8 @@ def hide(connection: Connection, file_id: str) -> None:
     connection.execute(_HIDE, {"of_file": file_id})
 
 
-def arriving(connection: Connection) -> list[tuple[str, str]]:
-    return [(row.file_id, row.owner) for row in connection.execute(_ARRIVING)]
+def arriving(connection: Connection) -> list[tuple[str, str, int]]:
+    return [(row.file_id, row.owner, row.created_at_ms) for row in connection.execute(_ARRIVING)]
 
 
 def let_go(connection: Connection, batch_id: str) -> None:

@@ -6,13 +6,14 @@ import errno
 import os
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from batchwright.core.errors import StoreError
 from batchwright.ports.store import Store
 from batchwright.store.connections import Connections
 from batchwright.store.sql_store import SqlStore
 from batchwright.store.sqlite import SqliteConnections
-from batchwright.store.upgrade import is_present, prepare_schema
+from batchwright.store.upgrade import is_present, prepare_schema, upgrade
 
 MEMORY = ":memory:"
 MOUNTS = Path("/proc/mounts")
@@ -39,12 +40,21 @@ def open_store(place: Path | str) -> Store:
     return SqlStore(connections)
 
 
+def upgrade_store(place: Path | str) -> bool:
+    """Makes the tables there, or brings them up to date; False: they were."""
+    connections = connect(place)
+    try:
+        return upgrade(connections)
+    finally:
+        connections.close()
+
+
 def connect(place: Path | str) -> Connections:
     """As `open_store` finds it: nothing is looked at or made but the folder of a state file."""
     if is_database_url(place):
         from batchwright.store.postgres import PostgresConnections  # needs a driver that others do without
 
-        return PostgresConnections(str(place))
+        return PostgresConnections(str(place), shown=shown_url(str(place)))
     if str(place) == MEMORY:
         return SqliteConnections(None)
     path = Path(place).expanduser().absolute()
@@ -55,6 +65,13 @@ def connect(place: Path | str) -> Connections:
 def is_database_url(place: Path | str) -> bool:
     """Whether it names a database of a server, and no file."""
     return isinstance(place, str) and place.startswith(("postgresql://", "postgres://"))
+
+
+def shown_url(url: str) -> str:
+    """A database's URL without its password and its parameters."""
+    parts = urlsplit(url)
+    user = f"{parts.username}@" if parts.username else ""
+    return f"postgresql://{user}{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def look_at_state(path: Path) -> str:
@@ -77,6 +94,15 @@ def look_at_state(path: Path) -> str:
             "with BATCHWRIGHT_HOME."
         )
     return "is made at the first use"
+
+
+def look_at_database(url: str) -> str:
+    """The same of a database: whether it can be reached, and what schema it has."""
+    connections = connect(url)
+    try:
+        return "has the tables of this version" if is_present(connections) else "gets its tables at the first use"
+    finally:
+        connections.close()
 
 
 def _on_network(folder: Path, kind: str) -> str:

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.exc import DBAPIError
@@ -52,13 +51,6 @@ IN_THE_WAY = frozenset(
 )
 
 
-def shown(url: str) -> str:
-    """The URL without its password and its parameters."""
-    parts = urlsplit(url)
-    user = f"{parts.username}@" if parts.username else ""
-    return f"postgresql://{user}{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
 def load_psycopg() -> Any:
     try:
         import psycopg
@@ -75,9 +67,9 @@ class PostgresConnections:
 
     upgrades_itself = False
 
-    def __init__(self, url: str) -> None:
-        """Raises StoreError where the server cannot be reached or refuses."""
-        self._shown = shown(url)
+    def __init__(self, url: str, *, shown: str) -> None:
+        """`shown`: the URL as people may see it. Raises StoreError where the server cannot be reached or refuses."""
+        self._shown = shown
         self._writers = _engine(url, WRITERS, reads_only=False)
         self._readers = _engine(url, READERS, reads_only=True)
         self._notices = Notices(lambda: _connect(url, autocommit=True))

@@ -39,6 +39,7 @@ from batchwright.store import (
     checkpointing,
     closing,
     credit,
+    dialect,
     dropping,
     file_batches,
     files,
@@ -180,6 +181,7 @@ class SqlStore:
 
         def delete_old(connection: Connection) -> int:
             idempotency.forget_old(connection, now_ms)
+            leases.forget_old(connection, now_ms)
             webhooks.forget_old(connection, now_ms)
             return blobs.delete_superseded(connection, now_ms - keep_superseded_ms, limit)
 
@@ -415,7 +417,7 @@ class SqlStore:
     def hide_file(self, file_id: str) -> None:
         self._connections.transact(lambda connection: files.hide(connection, file_id))
 
-    def arriving_files(self) -> list[tuple[str, str]]:
+    def arriving_files(self) -> list[tuple[str, str, int]]:
         with self._connections.read() as connection:
             return files.arriving(connection)
 
@@ -465,6 +467,10 @@ class SqlStore:
 
     def changes(self) -> int:
         return self._connections.changes()
+
+    def now_ms(self, own_ms: int) -> int:
+        with self._connections.read() as connection:
+            return dialect.now_ms(connection, own_ms)
 
     def check(self, batch_id: str) -> list[str]:
         with self._connections.read() as connection:

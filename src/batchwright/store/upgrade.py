@@ -22,15 +22,9 @@ def prepare_schema(connections: Connections) -> None:
     """Makes, checks or upgrades the schema. Raises StoreError for one of a version that is not known here, for one that
     is not ours, and for an older one that is not to be upgraded without being asked."""
     with connections.read() as connection:
-        present = _revision(connection, connections)
-    if present == HEAD:
-        return
-    if present is not None and not connections.upgrades_itself:
-        raise StoreError(
-            f"{connections.name} has the schema {present or 'of no version'!r}, which is older than that of this "
-            f"program, {HEAD!r}. End the processes of the older version, then run `batchwright db upgrade`."
-        )
-    upgrade(connections)
+        present = _checked(connection, connections)
+    if present != HEAD:
+        upgrade(connections)
 
 
 def upgrade(connections: Connections) -> bool:
@@ -52,9 +46,20 @@ def upgrade(connections: Connections) -> bool:
 
 
 def is_present(connections: Connections) -> bool:
-    """Whether it has the present schema; False for an empty one too. Raises StoreError as `prepare_schema`."""
+    """Whether it has the present schema; False: it gets it at the first use. Raises StoreError as `prepare_schema`."""
     with connections.read() as connection:
-        return _revision(connection, connections) == HEAD
+        return _checked(connection, connections) == HEAD
+
+
+def _checked(connection: Connection, connections: Connections) -> str | None:
+    """As `_revision`, where that is one to go on from. Raises StoreError."""
+    present = _revision(connection, connections)
+    if present is not None and present != HEAD and not connections.upgrades_itself:
+        raise StoreError(
+            f"{connections.name} has the schema {present or 'of no version'!r}, which is older than that of this "
+            f"program, {HEAD!r}. End the processes of the older version, then run `batchwright db upgrade`."
+        )
+    return present
 
 
 def migrate(connection: Connection) -> None:
