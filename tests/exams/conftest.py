@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,27 @@ from support.postgres import PostgresServer
 
 @pytest.fixture(params=["file", "memory", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with ExitStack() as stack:
-        place: Path | str = tmp_path / "state" / "batchwright.db"
-        if request.param == "memory":
-            place = ":memory:"
-        elif request.param == "postgres":
-            server: PostgresServer = request.getfixturevalue("postgres")
-            place = stack.enter_context(server.database())
-        opened = open_store(place)
-        yield opened
-        for row in opened.find_batches(limit=1_000):
-            assert opened.check(row.batch_id) == []
-        opened.close()
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        with server.database() as url:
+            yield from opened(url)
+    else:
+        yield from opened(_place_here(request.param, tmp_path))
+
+
+@pytest.fixture(params=["file", "memory"])
+def store_here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """On this machine: for what only such a store promises."""
+    yield from opened(_place_here(request.param, tmp_path))
+
+
+def _place_here(kind: str, folder: Path) -> Path | str:
+    return folder / "state" / "batchwright.db" if kind == "file" else ":memory:"
+
+
+def opened(place: Path | str) -> Iterator[Store]:
+    found = open_store(place)
+    yield found
+    for row in found.find_batches(limit=1_000):
+        assert found.check(row.batch_id) == []
+    found.close()

@@ -72,4 +72,5 @@ def test_no_table_is_scanned(name: str) -> None:
     connections.close()
     steps = [row[3] for row in plan]
     # Reading a partial index from its start is no scan of the table: it holds just the rows that are asked for.
-    assert [step for step in steps if step.startswith("SCAN") and " INDEX " not in step] == []
+    found_whole = [step for step in steps if step.startswith("SCAN") and " INDEX " not in step]
+    assert [step for step in found_whole if step != "SCAN CONSTANT ROW"] == []
