@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -86,6 +87,12 @@ class PostgresServer:
     def drop(self, url: str) -> None:
         self._admin.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
 
+    def break_connections(self, url: str) -> None:
+        """Ends every connection to the database, as a restart would."""
+        self._admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (url.rpartition("/")[2],)
+        )
+
     @contextmanager
     def database(self) -> Iterator[str]:
         url = self.new_database()
@@ -96,7 +103,7 @@ class PostgresServer:
 
     def close(self) -> None:
         self._admin.close()
-        self._process.terminate()
+        self._process.send_signal(signal.SIGINT)  # without waiting for its clients
         self._process.wait(30)
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -179,7 +179,7 @@ class StoreBatches:
         """Raises NoSuchBatch for another account's, in the very words for one that is not there."""
         batch = self._store.get_batch(batch_id)
         if batch.tenant.account != self._tenant.account:
-            raise NoSuchBatch(f"There is no batch {batch_id} in this state folder.")
+            raise NoSuchBatch(f"There is no batch {batch_id} here.")
         return batch
 
     async def resolve(self, text: str) -> str:

@@ -76,7 +76,7 @@ def get_unsettled(connection: Connection, batch_id: str, wish: str) -> StoredRow
 
 
 def _none_such(batch_id: str) -> NoSuchBatch:
-    return NoSuchBatch(f"There is no batch {batch_id} in this state folder.")
+    return NoSuchBatch(f"There is no batch {batch_id} here.")
 
 
 def spec_of(row: StoredRow) -> BatchSpec:

@@ -150,7 +150,7 @@ def number_of(connection: Connection, who: WorkerId) -> int:
 def _worker(connection: Connection, who: WorkerId) -> StoredRow:
     row = connection.execute(_WORKER, {"name": who.name, "incarnation": who.incarnation}).one_or_none()
     if row is None:
-        raise StoreError(f"Worker {who} is not registered with this state folder.")
+        raise StoreError(f"Worker {who} is not registered in this store.")
     return row
 
 

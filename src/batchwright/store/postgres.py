@@ -89,8 +89,12 @@ class PostgresConnections:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        with self._explained(), self._begun() as connection:
-            yield connection
+        with self._explained():
+            try:
+                with self._begun() as connection:
+                    yield connection
+            except _BrokenBefore as broken:
+                raise broken.error from broken
 
     def transact(self, work: Callable[[Connection], T]) -> T:
         with self._explained():
@@ -104,13 +108,25 @@ class PostgresConnections:
                 except DBAPIError as error:
                     if tried == TRIES or getattr(error.orig, "sqlstate", None) not in IN_THE_WAY:
                         raise
+                except _BrokenBefore as broken:
+                    if tried == TRIES:
+                        raise broken.error from broken
         raise AssertionError("the last try returns or raises")
 
     @contextmanager
     def _begun(self) -> Iterator[Connection]:
         self._check_open()
         with self._writers.connect() as connection, connection.begin():
-            yield connection
+            driver: Any = connection.connection.dbapi_connection
+            try:
+                yield connection
+            except DBAPIError as error:
+                if not driver.closed:
+                    raise
+                # Before the commit was sent: nothing of it can have landed, and another connection may do.
+                if not connection.invalidated:
+                    connection.invalidate(error)
+                raise _BrokenBefore(error) from error
         with self._lock:
             self._commits += 1
 
@@ -166,6 +182,14 @@ class PostgresConnections:
             if explained is None:
                 raise
             raise explained from error
+
+
+class _BrokenBefore(Exception):
+    """The connection broke before a commit was sent on it."""
+
+    def __init__(self, error: DBAPIError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _engine(url: str, size: int, *, reads_only: bool) -> Engine:
