@@ -35,6 +35,9 @@ class Connections(Protocol):
         """What `work` returns, in one transaction that may write. Where another transaction was in the way of it,
         nothing of it was written and all of it is done again: it must not leave anything behind elsewhere."""
 
+    def look(self, work: Callable[[Connection], T]) -> T:
+        """What `work` returns, in one transaction as `read` makes them; again where the connection broke meanwhile."""
+
     def read(self) -> AbstractContextManager[Connection]:
         """One transaction that sees one moment and blocks no writer."""
 

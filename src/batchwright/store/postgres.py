@@ -89,12 +89,8 @@ class PostgresConnections:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        with self._explained():
-            try:
-                with self._begun() as connection:
-                    yield connection
-            except _BrokenBefore as broken:
-                raise broken.error from broken
+        with self._explained(), self._begun() as connection:
+            yield connection
 
     def transact(self, work: Callable[[Connection], T]) -> T:
         with self._explained():
@@ -108,15 +104,23 @@ class PostgresConnections:
                 except DBAPIError as error:
                     if tried == TRIES or getattr(error.orig, "sqlstate", None) not in IN_THE_WAY:
                         raise
-                except _BrokenBefore as broken:
+                except _BrokenBefore:
                     if tried == TRIES:
-                        raise broken.error from broken
+                        raise
         raise AssertionError("the last try returns or raises")
 
     @contextmanager
     def _begun(self) -> Iterator[Connection]:
+        with self._on(self._writers) as connection:
+            yield connection
+        with self._lock:
+            self._commits += 1
+
+    @contextmanager
+    def _on(self, engine: Engine) -> Iterator[Connection]:
+        """One transaction. Raises _BrokenBefore where the connection breaks within it."""
         self._check_open()
-        with self._writers.connect() as connection, connection.begin():
+        with engine.connect() as connection, connection.begin():
             driver: Any = connection.connection.dbapi_connection
             try:
                 yield connection
@@ -127,15 +131,20 @@ class PostgresConnections:
                 if not connection.invalidated:
                     connection.invalidate(error)
                 raise _BrokenBefore(error) from error
-        with self._lock:
-            self._commits += 1
+
+    def look(self, work: Callable[[Connection], T]) -> T:
+        with self._explained():
+            try:
+                with self._on(self._readers) as connection:
+                    return work(connection)
+            except _BrokenBefore:
+                with self._on(self._readers) as connection:
+                    return work(connection)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        with self._explained():
-            self._check_open()
-            with self._readers.connect() as connection, connection.begin():
-                yield connection
+        with self._explained(), self._on(self._readers) as connection:
+            yield connection
 
     def give_back_pages(self) -> None:
         """The server vacuums by itself."""
@@ -177,11 +186,12 @@ class PostgresConnections:
             raise StoreError(
                 f"{self.name}: other transactions were in the way of this one {TRIES} times. Nothing of it was written."
             ) from error
-        except DBAPIError as error:
-            explained = _explain(error, self.name)
+        except (DBAPIError, _BrokenBefore) as error:
+            cause = error.error if isinstance(error, _BrokenBefore) else error
+            explained = _explain(cause, self.name)
             if explained is None:
-                raise
-            raise explained from error
+                raise cause from error
+            raise explained from cause
 
 
 class _BrokenBefore(Exception):

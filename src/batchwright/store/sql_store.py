@@ -91,8 +91,7 @@ class SqlStore:
         self._drop(batch_id)
 
     def ended_before(self, before_ms: int, limit: int) -> list[str]:
-        with self._connections.read() as connection:
-            return dropping.ended_before(connection, before_ms, limit)
+        return self._connections.look(lambda connection: dropping.ended_before(connection, before_ms, limit))
 
     def _drop(self, batch_id: str) -> None:
         more = True
@@ -127,19 +126,16 @@ class SqlStore:
         return self._connections.transact(lambda connection: workers.mark_dead(connection, workers_))
 
     def live_workers(self) -> list[WorkerRow]:
-        with self._connections.read() as connection:
-            return workers.live(connection)
+        return self._connections.look(workers.live)
 
     def checkpoint(self, checkpoint: Checkpoint) -> CheckpointResult:
         return checkpointing.run(self._connections, checkpoint)
 
     def stop_signals(self, batch_ids: Sequence[str]) -> dict[str, BatchSignals]:
-        with self._connections.read() as connection:
-            return checkpointing.stop_signals(connection, batch_ids)
+        return self._connections.look(lambda connection: checkpointing.stop_signals(connection, batch_ids))
 
     def checkpoint_number(self, worker: WorkerId) -> int:
-        with self._connections.read() as connection:
-            return checkpointing.number_of(connection, worker)
+        return self._connections.look(lambda connection: checkpointing.number_of(connection, worker))
 
     # lanes and pauses --------------------------------------------------------------------------------------------
 
@@ -150,8 +146,7 @@ class SqlStore:
         self._connections.transact(lambda connection: pausing.clear_lane(connection, lane))
 
     def lane_pauses(self) -> list[LanePause]:
-        with self._connections.read() as connection:
-            return pausing.lane_pauses(connection)
+        return self._connections.look(pausing.lane_pauses)
 
     def pause_batch(self, batch_id: str, pause: Pause) -> None:
         self._connections.transact(lambda connection: turning.pause_batch(connection, batch_id, pause))
@@ -174,8 +169,7 @@ class SqlStore:
         return self._connections.transact(lambda connection: closing.expire_due(connection, now_ms))
 
     def sweep_step(self, now_ms: int, keep_superseded_ms: int = 3_600_000, limit: int = 1000) -> int:
-        with self._connections.read() as connection:
-            interrupted = dropping.begun(connection)
+        interrupted = self._connections.look(dropping.begun)
         for batch_id in interrupted:
             self._drop(batch_id)
 
@@ -208,8 +202,7 @@ class SqlStore:
     # reading -----------------------------------------------------------------------------------------------------
 
     def get_batch(self, batch_id: str) -> BatchRow:
-        with self._connections.read() as connection:
-            return reading.get_batch(connection, batch_id)
+        return self._connections.look(lambda connection: reading.get_batch(connection, batch_id))
 
     def find_batches(
         self,
@@ -234,8 +227,7 @@ class SqlStore:
             created_after_ms=created_after_ms,
             created_before_ms=created_before_ms,
         )
-        with self._connections.read() as connection:
-            return reading.find_batches(connection, wish, limit)
+        return self._connections.look(lambda connection: reading.find_batches(connection, wish, limit))
 
     def read_segments(
         self,
@@ -256,19 +248,16 @@ class SqlStore:
         return reading.read_segments(self._connections, batch_id, first_index, wish)
 
     def is_held(self, batch_id: str) -> bool:
-        with self._connections.read() as connection:
-            return reading.is_held(connection, batch_id)
+        return self._connections.look(lambda connection: reading.is_held(connection, batch_id))
 
     def open_lane_sets(self, batch_id: str) -> frozenset[str]:
-        with self._connections.read() as connection:
-            return reading.open_lane_sets(connection, batch_id)
+        return self._connections.look(lambda connection: reading.open_lane_sets(connection, batch_id))
 
     def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
         return reading.find_custom_id(self._connections, batch_id, custom_id)
 
     def backlog(self) -> Backlog:
-        with self._connections.read() as connection:
-            return watching.backlog(connection)
+        return self._connections.look(watching.backlog)
 
     def hold_credit(self, worker: WorkerId, key_id: str, picousd: int, least_picousd: int) -> int:
         def hold(connection: Connection) -> int:
@@ -295,8 +284,7 @@ class SqlStore:
         self._connections.transact(add)
 
     def read_usage(self, *, since_day: str = "", tenant: str = "") -> list[UsageLine]:
-        with self._connections.read() as connection:
-            return reading.read_usage(connection, since_day, tenant)
+        return self._connections.look(lambda connection: reading.read_usage(connection, since_day, tenant))
 
     # keys --------------------------------------------------------------------------------------------------------
 
@@ -304,23 +292,19 @@ class SqlStore:
         self._connections.transact(lambda connection: keys.add(connection, key, digest))
 
     def find_key(self, digest: str) -> ApiKey | None:
-        with self._connections.read() as connection:
-            return keys.find(connection, digest)
+        return self._connections.look(lambda connection: keys.find(connection, digest))
 
     def list_keys(self, account: str = "") -> list[ApiKey]:
-        with self._connections.read() as connection:
-            return keys.listed(connection, account)
+        return self._connections.look(lambda connection: keys.listed(connection, account))
 
     def revoke_key(self, key_id: str, now_ms: int) -> bool:
         return self._connections.transact(lambda connection: keys.revoke(connection, key_id, now_ms))
 
     def key_credit(self, key_id: str) -> KeyCredit | None:
-        with self._connections.read() as connection:
-            return credit.of_key(connection, key_id)
+        return self._connections.look(lambda connection: credit.of_key(connection, key_id))
 
     def key_spending(self, account: str) -> dict[str, int]:
-        with self._connections.read() as connection:
-            return credit.spending(connection, account)
+        return self._connections.look(lambda connection: credit.spending(connection, account))
 
     def set_key_budget(self, key_id: str, picousd: int) -> bool:
         return self._connections.transact(lambda connection: credit.set_budget(connection, key_id, picousd))
@@ -340,12 +324,10 @@ class SqlStore:
         self._connections.transact(add)
 
     def find_webhook(self, account: str, webhook_id: str) -> Webhook | None:
-        with self._connections.read() as connection:
-            return webhooks.find(connection, account, webhook_id)
+        return self._connections.look(lambda connection: webhooks.find(connection, account, webhook_id))
 
     def list_webhooks(self, account: str) -> list[Webhook]:
-        with self._connections.read() as connection:
-            return webhooks.listed(connection, account)
+        return self._connections.look(lambda connection: webhooks.listed(connection, account))
 
     def delete_webhook(self, account: str, webhook_id: str) -> bool:
         found = self._connections.transact(lambda connection: webhooks.remove(connection, account, webhook_id))
@@ -355,15 +337,13 @@ class SqlStore:
         return found
 
     def list_deliveries(self, webhook_id: str, *, before: int, limit: int) -> list[Delivery]:
-        with self._connections.read() as connection:
-            return webhooks.page(connection, webhook_id, before, limit)
+        return self._connections.look(lambda connection: webhooks.page(connection, webhook_id, before, limit))
 
     def replay_delivery(self, account: str, delivery_id: str, now_ms: int) -> Delivery | None:
         return self._connections.transact(lambda connection: webhooks.replay(connection, account, delivery_id, now_ms))
 
     def has_due_deliveries(self, now_ms: int) -> bool:
-        with self._connections.read() as connection:
-            return webhooks.has_due(connection, now_ms)
+        return self._connections.look(lambda connection: webhooks.has_due(connection, now_ms))
 
     def claim_deliveries(self, wish: DeliveryWish) -> list[ClaimedDelivery]:
         return self._connections.transact(lambda connection: webhooks.claim(connection, wish))
@@ -372,8 +352,7 @@ class SqlStore:
         return self._connections.transact(lambda connection: webhooks.finish(connection, claimed, end, now_ms))
 
     def delivery_owners(self) -> frozenset[str]:
-        with self._connections.read() as connection:
-            return webhooks.owners(connection)
+        return self._connections.look(webhooks.owners)
 
     def release_deliveries(self, owner: str, now_ms: int) -> int:
         return self._connections.transact(lambda connection: webhooks.release(connection, owner, now_ms))
@@ -381,8 +360,7 @@ class SqlStore:
     # ids and the file itself -------------------------------------------------------------------------------------
 
     def find_idempotent(self, account: str, key: str, now_ms: int) -> IdempotentBatch | None:
-        with self._connections.read() as connection:
-            return idempotency.find(connection, (account, key), now_ms)
+        return self._connections.look(lambda connection: idempotency.find(connection, (account, key), now_ms))
 
     # files -------------------------------------------------------------------------------------------------------
 
@@ -396,20 +374,16 @@ class SqlStore:
         self._connections.transact(lambda connection: files.finish(connection, file))
 
     def find_file(self, account: str, file_id: str, now_ms: int) -> StoredFile:
-        with self._connections.read() as connection:
-            return files.get(connection, (account, file_id), now_ms)
+        return self._connections.look(lambda connection: files.get(connection, (account, file_id), now_ms))
 
     def list_files(self, account: str, page: FilePage, now_ms: int) -> list[StoredFile]:
-        with self._connections.read() as connection:
-            return files.listed(connection, (account, page), now_ms)
+        return self._connections.look(lambda connection: files.listed(connection, (account, page), now_ms))
 
     def read_piece(self, file_id: str, number: int) -> bytes:
-        with self._connections.read() as connection:
-            return files.read_piece(connection, file_id, number)
+        return self._connections.look(lambda connection: files.read_piece(connection, file_id, number))
 
     def count_pieces(self, file_id: str) -> int:
-        with self._connections.read() as connection:
-            return files.count_pieces(connection, file_id)
+        return self._connections.look(lambda connection: files.count_pieces(connection, file_id))
 
     def set_file_size(self, file_id: str, size: int) -> None:
         self._connections.transact(lambda connection: files.set_size(connection, file_id, size))
@@ -418,12 +392,10 @@ class SqlStore:
         self._connections.transact(lambda connection: files.hide(connection, file_id))
 
     def arriving_files(self) -> list[tuple[str, str, int]]:
-        with self._connections.read() as connection:
-            return files.arriving(connection)
+        return self._connections.look(files.arriving)
 
     def sweep_files(self, now_ms: int) -> int:
-        with self._connections.read() as connection:
-            gone = files.gone(connection, now_ms)
+        gone = self._connections.look(lambda connection: files.gone(connection, now_ms))
         if not gone:
             return 0
         swept = self._connections.transact(
@@ -448,16 +420,13 @@ class SqlStore:
         self._connections.transact(lambda connection: file_batches.refuse(connection, batch_id, errors, now_ms))
 
     def accepting_file_batches(self) -> list[str]:
-        with self._connections.read() as connection:
-            return file_batches.accepting(connection)
+        return self._connections.look(file_batches.accepting)
 
     def get_file_batch(self, batch_id: str) -> FileBatchRow:
-        with self._connections.read() as connection:
-            return file_batches.get(connection, batch_id)
+        return self._connections.look(lambda connection: file_batches.get(connection, batch_id))
 
     def list_file_batches(self, account: str, *, after: str, limit: int) -> list[FileBatchRow]:
-        with self._connections.read() as connection:
-            return file_batches.listed(connection, (account, after), limit)
+        return self._connections.look(lambda connection: file_batches.listed(connection, (account, after), limit))
 
     def id_hashes(self, batch_id: str) -> Iterator[bytes]:
         return reading.id_hashes(self._connections, batch_id)
@@ -469,12 +438,10 @@ class SqlStore:
         return self._connections.changes()
 
     def now_ms(self, own_ms: int) -> int:
-        with self._connections.read() as connection:
-            return dialect.now_ms(connection, own_ms)
+        return self._connections.look(lambda connection: dialect.now_ms(connection, own_ms))
 
     def check(self, batch_id: str) -> list[str]:
-        with self._connections.read() as connection:
-            return checking.check(connection, batch_id)
+        return self._connections.look(lambda connection: checking.check(connection, batch_id))
 
     def close(self) -> None:
         self._connections.close()

@@ -142,6 +142,10 @@ class SqliteConnections:
         with self.write() as connection:
             return work(connection)
 
+    def look(self, work: Callable[[Connection], T]) -> T:
+        with self.read() as connection:
+            return work(connection)
+
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """One transaction that sees one moment and blocks no writer."""
