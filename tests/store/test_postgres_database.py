@@ -103,7 +103,9 @@ def test_an_empty_database_gets_its_tables_once_whoever_comes(empty: str) -> Non
     assert upgrade_store(empty) is False
 
 
-def test_another_schema_is_refused_in_a_sentence(url: str) -> None:
+def test_another_schema_is_refused_in_a_sentence(empty: str) -> None:
+    url = empty
+    upgrade_store(url)
     stamped(url, "0099")
     for look in (open_store, look_at_database, upgrade_store):
         with pytest.raises(StoreError, match=r"was made by another version of batchwright \(its schema is '0099'"):
