@@ -230,7 +230,11 @@ def _connect(url: str, *, autocommit: bool) -> Any:
     psycopg = load_psycopg()
     given = psycopg.conninfo.conninfo_to_dict(url)
     # No statement is prepared on the server: behind a pooler the next transaction may run on another connection.
-    return psycopg.connect(**{**DEFAULTS, **given}, autocommit=autocommit, prepare_threshold=None)
+    connection = psycopg.connect(**{**DEFAULTS, **given}, autocommit=autocommit, prepare_threshold=None)
+    from batchwright.store.postgres_text import register  # needs the driver
+
+    register(connection)
+    return connection
 
 
 _CAUSES: dict[str, str] = {
