@@ -26,6 +26,7 @@ from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.tenants import Scope, Tenant
 from batchwright.core.webhooks import EventType
 from batchwright.core.worker_id import WorkerId
+from batchwright.ports.checkpoint import Release
 from batchwright.ports.files import FileBatchRow, StoredFile
 from batchwright.ports.keys import ApiKey
 from batchwright.ports.store import AllowanceRequest, ClaimRequest, Idempotency, NewBatch, Store
@@ -117,7 +118,7 @@ def test_parked_segments_are_woken_once(stores: list[Store]) -> None:
     submit(stores[0], "batch_a", [new_segment(number) for number in range(40)])
     parker = Worker(stores[0], "parker")
     held = parker.claim(40)
-    parker.checkpoint(*(one.change(release="parked", not_before_ms=5_000) for one in held))
+    parker.checkpoint(*(one.change(release=Release.PARKED, not_before_ms=5_000) for one in held))
     ended = each(stores, lambda store, number: Worker(store, f"w{number}").run(now_ms=6_000))
     assert sum(ended) == 40
 
@@ -130,7 +131,7 @@ def test_a_lost_segment_is_taken_once_and_its_doubt_paid_for_once(stores: list[S
         held = lost.claim(6)
         draw = AllowanceRequest(batch_id="batch_a", picousd=24 * WORST)
         lost.checkpoint(*(one.reserve(0, 1).change() for one in held), allowances=[draw])
-        burials = each(stores, lambda store, _, lost=lost: store.mark_dead([lost.id], 3_000))  # type: ignore[misc]
+        burials = each(stores, lambda store, _, lost=lost: store.mark_dead([lost.id]))  # type: ignore[misc]
         assert sum(burials) == 6
         taken = each(stores, lambda store, number, turn=turn: _claim_some(store, f"t{turn}-{number}"))  # type: ignore[misc]
         assert sum(taken) >= 6
@@ -144,7 +145,7 @@ def _claim_some(store: Store, name: str) -> int:
     """Takes segments and gives them back."""
     worker = Worker(store, name)
     found = worker.claim(2)
-    worker.checkpoint(*(one.change(release="waiting") for one in found))
+    worker.checkpoint(*(one.change(release=Release.WAITING) for one in found))
     return len(found)
 
 
@@ -334,7 +335,7 @@ def test_a_round_begins_once(stores: list[Store]) -> None:
 
 def _reopen(store: Store, batch_id: str) -> int:
     try:
-        return store.reopen(batch_id, frozenset({FAILED}), 4_000).round
+        return store.reopen(batch_id, frozenset({FAILED})).round
     except WrongState:
         return -1
 
@@ -517,7 +518,7 @@ def test_workers_that_live_and_die_while_batches_are_cancelled_paused_and_retrie
     each(stores, lambda store, number: _storm(store, number, batches))
     for batch_id in batches:
         stores[0].resume_batch(batch_id)
-    stores[0].mark_dead([row.worker for row in stores[0].live_workers()], 9_000)
+    stores[0].mark_dead([row.worker for row in stores[0].live_workers()])
     last = Worker(stores[0], "last")
     for _ in range(20):
         for batch_id in batches:
@@ -546,12 +547,12 @@ def _storm(store: Store, number: int, batches: Sequence[str]) -> None:
                     store.pause_batch(batch_id, Pause(cause=PauseCause.USER, reason="wait", since_ms=2_000))
                     store.resume_batch(batch_id)
                 case 2:
-                    store.reopen(batch_id, frozenset({FAILED, OK, row_map.KIND_BYTES[FailureKind.CANCELLED]}), 4_000)
+                    store.reopen(batch_id, frozenset({FAILED, OK, row_map.KIND_BYTES[FailureKind.CANCELLED]}))
                 case 3:
                     worker.claim(2)  # held, and lost with the worker
                     worker = Worker(store, f"w{number}", str(step + 1))
                 case 4:
-                    store.mark_dead([row.worker for row in store.live_workers()][:1], 3_000)
+                    store.mark_dead([row.worker for row in store.live_workers()][:1])
                 case _:
                     _work(worker, chance)
         if worker.id not in {row.worker for row in store.live_workers()}:
