@@ -108,6 +108,7 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path) -> None:
         "progress": "plain",
         "timeout": "2m",
         "deadline": "2h",
+        "database": "postgresql://me@db.example.com/batches",
         "checkpoint_interval": "50ms",
         "lease": "1m",
         "heartbeat": "10s",
@@ -119,6 +120,7 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path) -> None:
     environment = {variable_of(name): samples.get(name, "8") for name in SETTINGS}
     settings = Places(tmp_path, environment=environment).load()
     assert settings.gate is False
+    assert settings.database == samples["database"]
     assert (settings.timeout_s, settings.deadline_s, settings.checkpoint_interval_s) == (120.0, 7200.0, 0.05)
     assert (settings.lease_s, settings.heartbeat_s, settings.grace_s) == (60.0, 10.0, 3.0)
     assert settings.max_cost_picousd == 8 * 10**12
@@ -183,3 +185,12 @@ def test_limits_of_named_vendors(tmp_path: Path) -> None:
     limits = places.load().limits
     assert (limits["a"].rpm, limits["a"].tpm, limits["a"].concurrency) == (1, 2, 3)
     assert limits["b"].rpm == 0, "the project's entry hides the user's whole one"
+
+
+def test_checkpoints_are_rarer_on_a_server_unless_somebody_says_else(tmp_path: Path) -> None:
+    there = {"BATCHWRIGHT_DATABASE": "postgresql://me@db.example.com/batches"}
+    assert Places(tmp_path).load().checkpoint_interval_s == 0.02
+    assert Places(tmp_path, environment=there).load().checkpoint_interval_s == 0.25
+    asked = Places(tmp_path, environment={**there, "BATCHWRIGHT_CHECKPOINT_INTERVAL": "1s"}).load()
+    assert asked.checkpoint_interval_s == 1.0
+    assert there["BATCHWRIGHT_DATABASE"] not in repr(asked)

@@ -9,12 +9,32 @@ import pytest
 
 from batchwright.ports.store import Store
 from batchwright.store.open import open_store
+from support.postgres import PostgresServer
+
+
+@pytest.fixture(params=["file", "memory", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        with server.database() as url:
+            yield from opened(url)
+    else:
+        yield from opened(_place_here(request.param, tmp_path))
 
 
 @pytest.fixture(params=["file", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(tmp_path / "state" / "batchwright.db" if request.param == "file" else ":memory:")
-    yield opened
-    for row in opened.find_batches(limit=1_000):
-        assert opened.check(row.batch_id) == []
-    opened.close()
+def store_here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """On this machine: for what only such a store promises."""
+    yield from opened(_place_here(request.param, tmp_path))
+
+
+def _place_here(kind: str, folder: Path) -> Path | str:
+    return folder / "state" / "batchwright.db" if kind == "file" else ":memory:"
+
+
+def opened(place: Path | str) -> Iterator[Store]:
+    found = open_store(place)
+    yield found
+    for row in found.find_batches(limit=1_000):
+        assert found.check(row.batch_id) == []
+    found.close()

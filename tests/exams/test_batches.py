@@ -1,14 +1,15 @@
 """What `ports.batches.Batches` promises: this machine's batches, and those of a real service over HTTP, sit one exam.
 
-Both look at one service's state folder, whose worker sends the rows. What a service does not have by design, the files
-of this machine, prices of its own, an id that the caller chose, is asked of no one here.
+Both look at one service's store, in its state folder or on a PostgreSQL, whose worker sends the rows. What a service
+does not have by design, the files of this machine, prices of its own, an id that the caller chose, is asked of no one
+here.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from batchwright.core.rows import RowView, SourceRow
 from batchwright.ports.batches import Batches, BatchStatus, Selector, Submit
 from batchwright.ports.store import Idempotency
 from batchwright.wire.rows import RowDecoder
+from support.postgres import PostgresServer
 from support.scripted_vendor import ScriptedVendor
 from support.service import LONG_POLL_S, RunningService, serving
 
@@ -89,10 +91,14 @@ def vendor() -> Iterator[ScriptedVendor]:
         yield vendor
 
 
-@pytest.fixture
-def service(tmp_path: Path, vendor: ScriptedVendor) -> Iterator[RunningService]:
-    with serving(tmp_path / "service", vendor) as service:
-        yield service
+@pytest.fixture(params=["file", "postgres"])
+def service(request: pytest.FixtureRequest, tmp_path: Path, vendor: ScriptedVendor) -> Iterator[RunningService]:
+    with ExitStack() as stack:
+        environment = {}
+        if request.param == "postgres":
+            server: PostgresServer = request.getfixturevalue("postgres")
+            environment["BATCHWRIGHT_DATABASE"] = stack.enter_context(server.database())
+        yield stack.enter_context(serving(tmp_path / "service", vendor, environment=environment))
 
 
 @pytest.fixture(params=["this machine", "a service"])

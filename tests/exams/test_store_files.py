@@ -69,7 +69,7 @@ def names(store: Store, now_ms: int = 3_000, account: str = "acme", **page: obje
 def test_a_file_is_there_once_it_has_arrived(store: Store) -> None:
     store.begin_file("file-a", "acme", owner="a lock", now_ms=1_000)
     store.add_pieces("file-a", [b"piece 0"])
-    assert store.arriving_files() == [("file-a", "a lock")]
+    assert store.arriving_files() == [("file-a", "a lock", 1_000)]
     with pytest.raises(NoSuchFile):
         store.find_file("acme", "file-a", 1_000)
     assert names(store) == []

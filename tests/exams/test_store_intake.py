@@ -139,3 +139,15 @@ def test_only_an_accepting_or_a_settled_batch_can_be_dropped(store: Store) -> No
     store.request_close("batch_a", FailureKind.CANCELLED, 2_000)
     store.close_step("batch_a", 2_000)
     store.drop_batch("batch_a")
+
+
+@pytest.mark.parametrize(
+    "name", ["m\x00x", "\x01", "\x00\x01\x03\x01\x02\x00", "\x01\x03", "\x7f\u2028é\U0001f600", "'%s%%\\"]
+)
+def test_a_text_comes_back_as_it_was_whatever_stands_in_it(store: Store, name: str) -> None:
+    of = spec(source=name, identity=name)
+    submit(store, "batch_a", [new_segment(0, lanes=f"openai|KEY|{name}")], of)
+    assert store.open_lane_sets("batch_a") == {f"openai|KEY|{name}"}
+    assert [row.spec.source for row in store.find_batches(source=name, identity=name)] == [name]
+    (held,) = Worker(store).claim()
+    assert held.claimed.lane_set == f"openai|KEY|{name}"

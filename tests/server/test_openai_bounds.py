@@ -104,8 +104,8 @@ def test_a_client_that_goes_away_leaves_nothing(service: RunningService) -> None
     try:
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(head.encode() + LONG_LINE)
-            until(service, lambda: [store.count_pieces(name) for name, _ in store.arriving_files()] == [2])
-            ((file_id, _),) = store.arriving_files()
+            until(service, lambda: [store.count_pieces(name) for name, _, _ in store.arriving_files()] == [2])
+            ((file_id, _, _),) = store.arriving_files()
         until(service, lambda: store.arriving_files() == [])
         assert service.get("/v1/files").json()["data"] == []
         until(service, lambda: is_gone(store, file_id))

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import func, select
 
 from batchwright.assemble import STORE_FILE
-from batchwright.store.connections import Connections
 from batchwright.store.open import open_store
 from batchwright.store.schema import blob
+from batchwright.store.sqlite import SqliteConnections
 from support.command_line import chat_row
 from support.openai_client import CHAT, lines, rows_file, sdk, upload
 from support.scripted_vendor import ScriptedVendor
@@ -30,7 +30,7 @@ def question(number: int) -> str:
 def blob_bytes(service: RunningService) -> dict[str, int]:
     """By what they are: inputs of segments, pieces of files, answers."""
     kind = func.substr(blob.c.key, 1, func.instr(blob.c.key, "/") - 1)
-    connections = Connections(service.settings.state_dir / STORE_FILE)
+    connections = SqliteConnections(service.settings.state_dir / STORE_FILE)
     try:
         with connections.read() as connection:
             rows = connection.execute(select(kind, func.sum(func.length(blob.c.data))).group_by(kind))

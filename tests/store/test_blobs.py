@@ -8,10 +8,10 @@ from sqlalchemy import select
 from batchwright.ports.blobs import Blobs
 from batchwright.store import intake, parts
 from batchwright.store.blobs import TableBlobs
-from batchwright.store.connections import Connections
 from batchwright.store.open import open_store
 from batchwright.store.schema import blob, metadata
 from batchwright.store.sql_store import SqlStore
+from batchwright.store.sqlite import SqliteConnections
 from support.store_drive import Worker, new_segment, submit
 
 MIB = 1024 * 1024
@@ -74,7 +74,7 @@ def test_segments_are_split_by_the_bytes_of_a_transaction(sizes: list[int], expe
 
 
 def test_a_blob_is_there_until_it_is_deleted() -> None:
-    connections = Connections(None)
+    connections = SqliteConnections(None)
     with connections.write() as connection:
         metadata.create_all(connection)
         blobs: Blobs = TableBlobs(connection)

@@ -11,11 +11,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-from batchwright.store.connections import Connections
 from batchwright.store.migrations import HEAD, REVISIONS
 from batchwright.store.migrations.run import config, upgrade
 from batchwright.store.open import open_store
 from batchwright.store.schema import metadata
+from batchwright.store.sqlite import SqliteConnections
 from support.store_drive import Worker, new_segment, submit
 
 
@@ -33,11 +33,11 @@ def test_the_scripts_are_the_revisions_that_are_named() -> None:
 
 
 def test_migrations_alone_make_the_schema_of_the_metadata(tmp_path: Path) -> None:
-    migrated = Connections(tmp_path / "migrated.db")
+    migrated = SqliteConnections(tmp_path / "migrated.db")
     with migrated.write() as connection:
         upgrade(connection)
     open_store(tmp_path / "made.db").close()
-    made = Connections(tmp_path / "made.db")
+    made = SqliteConnections(tmp_path / "made.db")
     with migrated.read() as old, made.read() as new:
         assert schema(old) == schema(new)
         assert compare_metadata(MigrationContext.configure(old), metadata) == []
@@ -48,7 +48,7 @@ def test_migrations_alone_make_the_schema_of_the_metadata(tmp_path: Path) -> Non
 
 
 def test_a_migrated_file_works(tmp_path: Path) -> None:
-    connections = Connections(tmp_path / "state.db")
+    connections = SqliteConnections(tmp_path / "state.db")
     with connections.write() as connection:
         upgrade(connection)
     connections.close()
@@ -60,7 +60,7 @@ def test_a_migrated_file_works(tmp_path: Path) -> None:
 
 
 def test_a_file_before_the_first_revision_is_migrated_at_open(tmp_path: Path) -> None:
-    connections = Connections(tmp_path / "state.db")
+    connections = SqliteConnections(tmp_path / "state.db")
     with connections.write() as connection:
         upgrade(connection)
         for table in reversed(metadata.sorted_tables):

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from batchwright.core.errors import StoreError
-from batchwright.store import dialect, parts
+from batchwright.store import parts, sqlite
 from batchwright.store.open import network_file_system, open_store
 from support.store_drive import Worker, accept, new_segment, submit
 
-SQLITE = dialect.load_sqlite()
+SQLITE = sqlite.load_sqlite()
 
 
 def pragma(path: Path, name: str) -> object:
@@ -171,7 +171,7 @@ def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_old_sqlite_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialect, "OLDEST_SQLITE", (9, 0, 0))
+    monkeypatch.setattr(sqlite, "OLDEST_SQLITE", (9, 0, 0))
     with pytest.raises(StoreError, match=r"needs SQLite 9.0.0 or newer.*pip install pysqlite3"):
         open_store(":memory:")
 

@@ -45,7 +45,7 @@ from batchwright.runner.source import open_source
 from batchwright.settings import Settings
 from batchwright.store.backup import back_up
 from batchwright.store.file_locks import FileLocks
-from batchwright.store.open import open_store
+from batchwright.store.open import look_at_database, look_at_state, open_store, shown_url, upgrade_store
 from batchwright.vendors.registry import OpenVendors
 
 STORE_FILE = "batchwright.sqlite"
@@ -76,15 +76,16 @@ class Machine:
 @asynccontextmanager
 async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIterator[Machine]:
     """Opens the state folder and makes one pass of the sweeper, so that what fell due meanwhile has happened."""
-    clock, chance, host = SystemClock(), SystemChance(), socket.gethostname()
+    clock, chance, locks = SystemClock(), SystemChance(), FileLocks(settings.state_dir)
+    host = _host(settings, locks, chance)
     # Each thread may keep a connection, a page cache and zstd contexts of its own: few of them.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads, thread_name_prefix="work"))
-    store = open_store(settings.state_dir / STORE_FILE)
-    locks = FileLocks(settings.state_dir)
+    store = open_store(store_place(settings))
     owner = WorkerId(f"{host}-{os.getpid()}", chance.hex_id(8))
     find_price = Prices(settings, clock)
     writer, reader = StoreThread("store-writer"), StoreThread("store-reader")
-    sweeper = Sweeper(store, owner=owner, locks=locks, host=host, lease_ms=int(settings.lease_s * MS))
+    shared, lease_ms = bool(settings.database), int(settings.lease_s * MS)
+    sweeper = Sweeper(store, owner=owner, locks=locks, host=host, lease_ms=lease_ms, shared=shared)
 
     def is_live(batch: BatchRow) -> bool:
         return not locks.is_free(run_lock_name(batch.batch_id)) or store.is_held(batch.batch_id)
@@ -107,6 +108,7 @@ async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIt
         hold=hold,
     )
     try:
+        await writer.do(lambda: _set_clock(clock, store))
         await writer.do(lambda: sweeper.sweep(clock.now_ms()))
         yield Machine(
             settings=settings,
@@ -125,6 +127,23 @@ async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIt
         writer.close()
         reader.close()
         store.close()
+
+
+def store_place(settings: Settings) -> Path | str:
+    """As `open_store` takes it."""
+    return settings.database or settings.state_dir / STORE_FILE
+
+
+def _host(settings: Settings, locks: FileLocks, chance: SystemChance) -> str:
+    """Where this process is, as other processes on the same store know it: a lock proves something to those who have
+    the same folder of locks, and a database is shared by others too."""
+    host = socket.gethostname()
+    return f"{host}@{locks.place(chance.hex_id(8))}" if settings.database else host
+
+
+def _set_clock(clock: SystemClock, store: Store) -> None:
+    own_ms = clock.now_ms()
+    clock.behind_ms += store.now_ms(own_ms) - own_ms
 
 
 @asynccontextmanager
@@ -342,6 +361,7 @@ async def _sweep(machine: Machine, say: Callable[[str], None], keep_ended_ms: in
     while True:
         await machine.clock.sleep(SWEEP_EVERY_S)
         try:
+            await machine.writer.do(lambda: _set_clock(machine.clock, machine.store))
             await machine.writer.do(lambda: machine.sweeper.sweep(machine.clock.now_ms(), keep_ended_ms=keep_ended_ms))
         except BatchwrightError as error:
             say(f"The sweeper's pass failed; the next is in {SWEEP_EVERY_S:g} s: {error}")
@@ -454,11 +474,31 @@ def source_rows(
 
 async def backup(settings: Settings, target: Path) -> int:
     """`batchwright backup`: returns the copy's size in bytes. Raises UsageError, StoreError."""
+    if settings.database:
+        raise UsageError(
+            f"the batches are in {shown_url(settings.database)}: a server's databases are backed up with its own "
+            "tools, pg_dump or pg_basebackup. This command copies the file of a state folder"
+        )
     source = settings.state_dir / STORE_FILE
     if not source.exists():
         raise UsageError(f"there is no state to back up: {source} does not exist")
     async with open_machine(settings):
         return await asyncio.to_thread(back_up, source, target)
+
+
+def check_database(settings: Settings) -> str:
+    """`batchwright db check`: what was found, as a sentence. Raises StoreError for a schema that is not this one."""
+    if settings.database:
+        return f"{shown_url(settings.database)} {look_at_database(settings.database)}."
+    path = settings.state_dir / STORE_FILE
+    return f"{path} {look_at_state(path)}."
+
+
+def upgrade_database(settings: Settings) -> str:
+    """`batchwright db upgrade`: what was done, as a sentence. Raises StoreError."""
+    name = shown_url(settings.database) if settings.database else str(settings.state_dir / STORE_FILE)
+    changed = upgrade_store(store_place(settings))
+    return f"{name} has the tables of this version now." if changed else f"{name} had them already; nothing was done."
 
 
 async def work(settings: Settings, *, until_idle: bool, display: Display) -> int:

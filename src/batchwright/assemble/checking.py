@@ -36,13 +36,14 @@ from batchwright.core.routes import LOCAL, Directions, local_model
 from batchwright.fabric.system import SystemClock
 from batchwright.ports.vendor import Answer
 from batchwright.settings import Settings
-from batchwright.store.open import look_at_state
+from batchwright.store.open import look_at_database, look_at_state, shown_url
 from batchwright.vendors.judging import judge_asked, judge_listing, judge_models
 from batchwright.vendors.listing import Listing
 from batchwright.vendors.local_model import require_package
 from batchwright.vendors.registry import OpenVendors
 
 STATE = "state folder"
+DATABASE = "database"
 LEAST_FREE_BYTES = 1 << 30
 """Less room than that on the disk is told of: rows and answers of a large batch take more."""
 T = TypeVar("T")
@@ -88,6 +89,8 @@ async def check(settings: Settings, request: CheckRequest) -> list[Checked]:
 
 
 def _state(settings: Settings) -> Checked:
+    if settings.database:
+        return _database(settings.database)
     path = settings.state_dir / STORE_FILE
     try:
         told = look_at_state(path)
@@ -98,6 +101,13 @@ def _state(settings: Settings) -> Checked:
     if free < LEAST_FREE_BYTES:
         return warned(STATE, found, "1 GiB at least", remedy="Make room, or name another folder with BATCHWRIGHT_HOME")
     return passed(STATE, found)
+
+
+def _database(url: str) -> Checked:
+    try:
+        return passed(DATABASE, f"{shown_url(url)} {look_at_database(url)}")
+    except StoreError as error:
+        return failed(DATABASE, str(error), "a PostgreSQL server that answers, with this version's tables", remedy="")
 
 
 def _key_file(settings: Settings) -> list[Checked]:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from batchwright.assemble import Machine
+from batchwright.assemble.shared_locks import open_locks
 from batchwright.core.tenants import Tenant
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.file_intake import FileIntakeParts, FileIntakes
@@ -27,42 +28,43 @@ async def open_files(
     upload_lock = f"uploads-{owner.name}-{owner.incarnation}"
     held = machine.locks.take(upload_lock, holder=holder)
     assert held is not None, "a fresh incarnation's lock cannot be taken already"
-    intakes = FileIntakes(
-        FileIntakeParts(
-            store=machine.store,
-            writer=machine.writer,
-            clock=machine.clock,
-            locks=machine.locks,
-            holder=holder,
-            find_price=machine.find_price,
-            model=machine.settings.model,
-            max_rows=ceilings.rows,
-            max_row_bytes=ceilings.row_bytes,
-            claimable=machine.batches.claimable,
-            report=say,
+    async with open_locks(machine) as locks:
+        intakes = FileIntakes(
+            FileIntakeParts(
+                store=machine.store,
+                writer=machine.writer,
+                clock=machine.clock,
+                locks=locks,
+                holder=holder,
+                find_price=machine.find_price,
+                model=machine.settings.model,
+                max_rows=ceilings.rows,
+                max_row_bytes=ceilings.row_bytes,
+                claimable=machine.batches.claimable,
+                report=say,
+            )
         )
-    )
-    running = asyncio.create_task(intakes.run(), name="intakes of files")
+        running = asyncio.create_task(intakes.run(), name="intakes of files")
 
-    def files_of(tenant: Tenant) -> Files:
-        batches = machine.batches.of(tenant)
-        return StoreFiles(
-            machine.store,
-            tenant=tenant,
-            batches=batches,
-            check_credit=batches.check_credit,
-            writer=machine.writer,
-            clock=machine.clock,
-            chance=machine.chance,
-            owner=owner,
-            upload_lock=upload_lock,
-            intakes=intakes,
-        )
+        def files_of(tenant: Tenant) -> Files:
+            batches = machine.batches.of(tenant)
+            return StoreFiles(
+                machine.store,
+                tenant=tenant,
+                batches=batches,
+                check_credit=batches.check_credit,
+                writer=machine.writer,
+                clock=machine.clock,
+                chance=machine.chance,
+                owner=owner,
+                upload_lock=upload_lock,
+                intakes=intakes,
+            )
 
-    try:
-        yield files_of
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
-        held.release()
+        try:
+            yield files_of
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+            held.release()

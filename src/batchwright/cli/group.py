@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from batchwright.cli import exits
+from batchwright.cli import exits, options
 
 COMMANDS: dict[str, str] = {
     "run": "Send a file of requests and write the answers.",
@@ -32,11 +32,14 @@ COMMANDS: dict[str, str] = {
     "work": "Work on all batches of this machine.",
     "serve": "Serve this machine's batches over HTTP.",
     "backup": "Copy the state of all batches to a file, while they run.",
+    "db": "Look at a database's schema, or bring it up to date.",
     "keys": "Make, list, bound and revoke keys of the service.",
     "model": "Manage the local model.",
 }
 ALIASES = {"forget": "delete"}
 """Other words for the same command; no help page lists them."""
+WITHOUT_STORE = ("validate", "model")
+"""Commands that have nothing to ask of a database."""
 KEY_OPTION = re.compile(r"--?(([a-z0-9]+[-_])*api[-_]?key|key|token)(=.*)?", re.IGNORECASE | re.DOTALL)
 """`--api-key`, `--apikey=...`, `--openai-api-key` and their like; not `--api-key-env`, not a mistyped `--max-token`."""
 KEY_REFUSED = (
@@ -59,6 +62,9 @@ class LazyGroup(click.Group):
         module = import_module(f"batchwright.cli.{name}")
         command = getattr(module, f"{name}_command")
         assert isinstance(command, click.Command)
+        if name not in WITHOUT_STORE:
+            for one in command.commands.values() if isinstance(command, click.Group) else (command,):
+                options.with_database_option(one)
         return command
 
     def resolve_command(

@@ -6,6 +6,7 @@ can come from and names the one that is wrong.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,6 +47,9 @@ SETTING_OPTIONS = (
     "ceiling_export",
 )
 """Names of settings that can be given on the command line; values go on as they were typed."""
+
+DATABASE_OPTION = "database"
+PASSWORD_IN_URL = re.compile(r"^[^/]*//[^/@]*:[^/@]+@|[?&]password=")
 
 FORMATS = ("infrai", "openai", "csv")
 ON_UNCERTAIN = ("retry", "fail")
@@ -312,11 +316,47 @@ def load_settings(options: Mapping[str, Any], *, sends_rows: bool = False) -> Se
     from batchwright.settings import load
 
     flags = {name: options[name] for name in SETTING_OPTIONS if options.get(name) is not None}
+    flags |= given_database()
     simulate, service = bool(options.get("simulate")), service_of(options)
     account = options.get("account") or ""
     if account and service is not None:
         raise UsageError("--account: at a service its key says whose batches are seen; leave out --account")
     return load(flags, simulate=simulate, service=service, account=account, sends_rows=sends_rows)
+
+
+def with_database_option(command: click.Command) -> None:
+    """Every command that opens the store has it, and takes it from the context when it loads its settings."""
+    if any(param.name == DATABASE_OPTION for param in command.params):
+        return
+    command.params.append(
+        click.Option(
+            ["--database"],
+            metavar="URL",
+            expose_value=False,
+            callback=_keep_database,
+            help="The batches of this PostgreSQL database: postgresql://USER@HOST/NAME; its password in PGPASSWORD or "
+            "~/.pgpass. [default: those of the state folder]",
+        )
+    )
+
+
+def _keep_database(context: click.Context, param: click.Parameter, url: str | None) -> None:
+    if url is None:
+        return
+    if PASSWORD_IN_URL.search(url):
+        raise click.BadParameter(
+            "a password has no place on the command line: other users see it in the list of processes. Put it into "
+            "PGPASSWORD or ~/.pgpass, or the whole URL into BATCHWRIGHT_DATABASE",
+            context,
+            param,
+        )
+    context.find_root().meta[DATABASE_OPTION] = url
+
+
+def given_database() -> dict[str, str]:
+    context = click.get_current_context(silent=True)
+    url = context.find_root().meta.get(DATABASE_OPTION) if context is not None else None
+    return {} if url is None else {DATABASE_OPTION: url}
 
 
 def service_of(options: Mapping[str, Any]) -> ServiceChoice | None:

@@ -189,7 +189,7 @@ class StoreBatches:
         """Raises NoSuchBatch for another account's, in the very words for one that is not there."""
         batch = self._store.get_batch(batch_id)
         if self._sees and batch.tenant.account != self._sees:
-            raise NoSuchBatch(f"There is no batch {batch_id} in this state folder.")
+            raise NoSuchBatch(f"There is no batch {batch_id} here.")
         return batch
 
     async def resolve(self, text: str) -> str:

@@ -87,7 +87,8 @@ class FileIntakes:
             self._group = None
 
     def lock(self, batch_id: str) -> HeldLock | None:
-        """None: another has it. To be taken before the batch is made, so that nobody takes a new one for abandoned."""
+        """None: another has it. May wait for a database. To be taken before the batch is made, so that nobody takes a
+        new one for abandoned."""
         return self._parts.locks.take(run_lock_name(batch_id), holder=self._parts.holder)
 
     def start(self, batch_id: str, lock: HeldLock) -> None:
@@ -101,7 +102,7 @@ class FileIntakes:
     async def _take_over(self) -> None:
         try:
             for batch_id in await asyncio.to_thread(self._parts.store.accepting_file_batches):
-                lock = self.lock(batch_id)
+                lock = await asyncio.to_thread(self.lock, batch_id)
                 if lock is not None:
                     self.start(batch_id, lock)
         except BatchwrightError as error:

@@ -14,6 +14,8 @@ SWEEP_EVERY_S = 5.0
 SWEEP_LEASE_MS = 15_000
 OLD_BATCHES_MAX = 20
 """Batches past their retention that one pass deletes."""
+ELSEWHERE_MS = 24 * 3_600_000
+"""What a process elsewhere began to take in and has not ended by then is given up: nothing here proves its end."""
 STEPS_MAX = 20
 """Of each kind in one pass: a pass is short, and the next one goes on."""
 
@@ -29,7 +31,12 @@ def run_lock_name(batch_id: str) -> str:
 
 
 class Sweeper:
-    def __init__(self, store: Store, *, owner: WorkerId, locks: Locks, host: str, lease_ms: int) -> None:
+    def __init__(
+        self, store: Store, *, owner: WorkerId, locks: Locks, host: str, lease_ms: int, shared: bool = False
+    ) -> None:
+        """`host`: where these locks are, as workers there say it. `shared`: processes elsewhere have the same store,
+        and of what they hold no lock here tells."""
+        self._shared = shared
         self._store = store
         self._owner = owner
         self._locks = locks
@@ -61,7 +68,7 @@ class Sweeper:
             for _ in range(STEPS_MAX):
                 if not self._store.close_step(batch_id, now_ms):
                     break
-        self._drop_abandoned()
+        self._drop_abandoned(now_ms)
         self._sweep_files(now_ms)
         for _ in range(STEPS_MAX):
             if not self._store.sweep_step(now_ms):
@@ -80,15 +87,20 @@ class Sweeper:
             if self._locks.is_free(run_lock_name(batch_id)):
                 self._store.drop_batch(batch_id)
 
-    def _drop_abandoned(self) -> None:
+    def _drop_abandoned(self, now_ms: int) -> None:
         """An intake whose process has ended can never be finished: the same command takes its input in anew."""
         for batch in self._store.find_batches(accepting=True):
-            if not batch.facts.reopening and self._locks.is_free(run_lock_name(batch.batch_id)):
+            if batch.facts.reopening:
+                continue
+            is_ours = not self._shared or batch.owner.startswith(f"{self._host}-")
+            ended = self._locks.is_free(run_lock_name(batch.batch_id))
+            if ended if is_ours else now_ms - batch.created_at_ms > ELSEWHERE_MS:
                 self._store.drop_batch(batch.batch_id)
 
     def _sweep_files(self, now_ms: int) -> None:
-        for file_id, lock in self._store.arriving_files():
-            if self._locks.is_free(lock):
+        for file_id, lock, begun_ms in self._store.arriving_files():
+            is_ours = not self._shared or lock.startswith(f"uploads-{self._host}-")
+            if self._locks.is_free(lock) if is_ours else now_ms - begun_ms > ELSEWHERE_MS:
                 self._store.hide_file(file_id)
         for _ in range(STEPS_MAX):
             if not self._store.sweep_files(now_ms):

@@ -12,11 +12,15 @@ from datetime import UTC, datetime
 class SystemClock:
     """`ports.clock.Clock`: the monotonic clock that the loop's timers use, and the calendar."""
 
+    def __init__(self) -> None:
+        self.behind_ms = 0
+        """Added to the calendar: how far a server's clock, which several machines go by, is ahead of this one's."""
+
     def now_s(self) -> float:
         return time.monotonic()
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return time.time_ns() // 1_000_000 + self.behind_ms
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

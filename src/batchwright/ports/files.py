@@ -132,8 +132,8 @@ class FileStore(Protocol):
         """It is deleted: nobody finds it any more, and an upload's bytes go with the sweeper's next passes, once the
         last batch of it has been removed or refused."""
 
-    def arriving_files(self) -> list[tuple[str, str]]:
-        """(file_id, owner) of files that arrive."""
+    def arriving_files(self) -> list[tuple[str, str, int]]:
+        """(file_id, owner, since when in ms) of files that arrive."""
 
     def sweep_files(self, now_ms: int) -> int:
         """Removes some bytes of deleted and expired uploads. Returns how many pieces, and one for each upload that it

@@ -291,11 +291,17 @@ class Store(Keys, FileStore, Webhooks, Protocol):
         `tenant`: of this account alone; empty: of all."""
 
     def data_version(self) -> int:
-        """Changes whenever another connection commits: a cheap wake-up between processes."""
+        """Changes when another process commits something that others may wait for: a cheap wake-up. It can be missed
+        where the database is on a server, so that whoever waits looks now and then without it."""
 
     def changes(self) -> int:
         """Another number once anybody has committed, through this store too: what was read at the same number before
-        still stands. Some microseconds; waits for no writer."""
+        still stands, or was so at most 0.2 s ago where the database is on a server. Some microseconds; waits for no
+        writer."""
+
+    def now_ms(self, own_ms: int) -> int:
+        """The moment by the server's clock, which all its workers' leases and deadlines go by; `own_ms`, the caller's,
+        where the database is on this machine."""
 
     def check(self, batch_id: str) -> list[str]:
         """Recounts the laws of the module's docstring for one batch; a sentence for each that does not hold."""

@@ -42,6 +42,9 @@ __all__ = [
 ]
 
 APPLICATION = "batchwright"
+CHECKPOINT_S = 0.02
+CHECKPOINT_OF_DATABASE_S = 0.25
+"""Each is a commit on a server that all workers share. What a machine takes down with it grows with this."""
 SERVICE_ROWS = 1_000
 """In flight at a service, at most, where nothing else is asked: it takes them in chunks."""
 SIMULATE_CONFLICTS = ("vendor", "base_url", "api_key_env", "gguf")
@@ -60,7 +63,9 @@ class ServiceChoice:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     state_dir: Path
-    """Folder of the store, absolute; not created here."""
+    """Folder of the store and of this place's locks, absolute; not created here."""
+    database: str = field(default="", repr=False)
+    """The URL of the store's database, which may hold a password; empty: a file in the folder."""
     cache_dir: Path
     """What can be fetched again: the local model (`batchwright model install`)."""
     destinations: tuple[Destination, ...]
@@ -92,7 +97,7 @@ class Settings:
     price_table: Path | None = None
     transport: Transport = Transport.AUTO
     progress: ProgressKind = ProgressKind.AUTO
-    checkpoint_interval_s: float = 0.02
+    checkpoint_interval_s: float = CHECKPOINT_S
     lease_s: float = 30.0
     heartbeat_s: float = 5.0
     grace_s: float = 30.0
@@ -234,6 +239,8 @@ def load(
                 raise
             found = endpoints.Endpoints(destinations=())
     values = {name: value for name in SETTINGS if (value := layers.lookup(ordered, name)) is not None}
+    if service is not None and not sends_rows and "database" in ordered[0].values:
+        raise UsageError("--service asks the service for its batches, so --database would do nothing")
     there = found.destinations[0] if service is not None and not sends_rows else None
     return replace(_settings(values, found, ordered, variables=variables), service=there, account=account)
 
@@ -248,7 +255,7 @@ def _settings(
         assert isinstance(sourced.value, type(default)), name  # what the table's reader gives
         return sourced.value
 
-    prices = value("prices", "")
+    prices, database = value("prices", ""), value("database", "")
     model = value("model", "") or _implied_model(found.destinations)
     lease_s, heartbeat_s = value("lease", 30.0), value("heartbeat", 5.0)
     if heartbeat_s * 2 > lease_s:
@@ -258,6 +265,7 @@ def _settings(
         )
     return Settings(
         state_dir=_state_dir(value("home", "")),
+        database=database,
         cache_dir=_cache_dir(),
         destinations=found.destinations,
         asked_for=found.destinations[-1].vendor if found.only else "",
@@ -292,7 +300,7 @@ def _settings(
         price_table=Path(prices) if prices else None,
         transport=value("transport", Transport.AUTO),
         progress=value("progress", ProgressKind.AUTO),
-        checkpoint_interval_s=value("checkpoint_interval", 0.02),
+        checkpoint_interval_s=value("checkpoint_interval", CHECKPOINT_OF_DATABASE_S if database else CHECKPOINT_S),
         lease_s=lease_s,
         heartbeat_s=heartbeat_s,
         grace_s=value("grace", 30.0),

@@ -52,6 +52,7 @@ class Setting:
 
 SETTINGS: dict[str, Setting] = {
     "home": Setting(read=values.read_text, meaning="folder of the state", in_files=False, is_path=True),
+    "database": Setting(read=values.read_database, meaning="a PostgreSQL database in place of the folder's file"),
     "model": Setting(read=values.read_text, meaning="model of rows that name none"),
     "base_url": Setting(read=values.read_base_url, meaning="endpoint of rows", fallback="OPENAI_BASE_URL"),
     "api_key_env": Setting(read=values.read_variable_name, meaning="name of the variable that holds its key"),

@@ -20,6 +20,7 @@ VENDOR_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """No slash (`NAME/model` in a row goes to it) and no bar (lane keys are joined with it)."""
 BAD_IN_URL = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]|\s")
 """Also half surrogates: bytes of a command line that are no text."""
+DATABASE = re.compile(r"postgres(ql)?://.")
 MAX_INTEGER = 10**12
 SIZE = re.compile(r"(\d{1,15}) ?(B|KiB|MiB|GiB|)", re.IGNORECASE)
 SIZE_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -44,6 +45,14 @@ def read_port(value: object) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= 65535:
         raise ValueError(f"expected a port from 0 to 65535, found {value!r}")
     return number
+
+
+def read_database(value: object) -> str:
+    """The URL of a PostgreSQL database, for its driver: what else stands in it is the driver's to read."""
+    if isinstance(value, str) and DATABASE.match(value) and not BAD_IN_URL.search(value):
+        return value
+    # What was found may hold a password.
+    raise ValueError("expected postgresql://USER@HOST/NAME, found another text")
 
 
 def read_host(value: object) -> str:

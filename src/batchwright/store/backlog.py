@@ -28,12 +28,9 @@ _LOWER = Prepared(
 
 def change_waiting(connection: Connection, changes: Mapping[tuple[str, str], int]) -> None:
     """Adds to the counts of waiting segments (or lowers them, where negative)."""
-    more = [
-        {"batch_id": batch_id, "lane_set": lanes, "waiting": n} for (batch_id, lanes), n in changes.items() if n > 0
-    ]
-    fewer = [
-        {"of_batch": batch_id, "of_lanes": lanes, "fewer": -n} for (batch_id, lanes), n in changes.items() if n < 0
-    ]
+    in_order = sorted(changes.items())  # of keys: every transaction locks these rows in it
+    more = [{"batch_id": batch_id, "lane_set": lanes, "waiting": n} for (batch_id, lanes), n in in_order if n > 0]
+    fewer = [{"of_batch": batch_id, "of_lanes": lanes, "fewer": -n} for (batch_id, lanes), n in in_order if n < 0]
     if more:
         _ADD.run_many(connection, more)
     if fewer:

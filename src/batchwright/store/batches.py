@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
@@ -10,7 +12,9 @@ from batchwright.core.errors import NoSuchBatch, WrongState
 from batchwright.store.prepared import Prepared, StoredRow
 from batchwright.store.schema import batch, pause
 
-_ONE = Prepared(select(batch).where(batch.c.batch_id == bindparam("batch_id"), batch.c.phase != "dropping"))
+_ONE_THERE = select(batch).where(batch.c.batch_id == bindparam("batch_id"), batch.c.phase != "dropping")
+_ONE = Prepared(_ONE_THERE)
+_ONE_LOCKED = Prepared(_ONE_THERE.with_for_update())
 _RECOUNT_PAUSES = (
     update(batch)
     .where(batch.c.batch_id == bindparam("of_batch"))
@@ -42,18 +46,37 @@ def get(connection: Connection, batch_id: str) -> StoredRow:
     """Raises NoSuchBatch."""
     row = find(connection, batch_id)
     if row is None:
-        raise NoSuchBatch(f"There is no batch {batch_id} in this state folder.")
+        raise _none_such(batch_id)
     return row
 
 
+def get_locked(connection: Connection, batch_id: str) -> StoredRow:
+    """As it stands until this transaction ends: nobody else writes its row meanwhile. Raises NoSuchBatch."""
+    row = _ONE_LOCKED.first(connection, {"batch_id": batch_id})
+    if row is None:
+        raise _none_such(batch_id)
+    return row
+
+
+def lock(connection: Connection, batch_ids: Iterable[str]) -> dict[str, StoredRow]:
+    """Those of these batches that are there, as they stand until this transaction ends. In key order in every
+    transaction, so that no two wait for each other crosswise."""
+    found = (_ONE_LOCKED.first(connection, {"batch_id": batch_id}) for batch_id in sorted(batch_ids))
+    return {row.batch_id: row for row in found if row is not None}
+
+
 def get_unsettled(connection: Connection, batch_id: str, wish: str) -> StoredRow:
-    """Raises WrongState for a batch that has ended; `wish` completes 'it cannot be ...'."""
-    row = get(connection, batch_id)
+    """Locked. Raises WrongState for a batch that has ended; `wish` completes 'it cannot be ...'."""
+    row = get_locked(connection, batch_id)
     if row.phase == "refused":
         raise WrongState(f"Batch {batch_id} was refused as a whole, it cannot be {wish}. Put its input right first.")
     if row.phase == "settled":
         raise WrongState(f"Batch {batch_id} has ended, it cannot be {wish}. Begin a new round of it with retry.")
     return row
+
+
+def _none_such(batch_id: str) -> NoSuchBatch:
+    return NoSuchBatch(f"There is no batch {batch_id} here.")
 
 
 def spec_of(row: StoredRow) -> BatchSpec:

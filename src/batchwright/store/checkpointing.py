@@ -1,16 +1,18 @@
 """A checkpoint: the one transaction in which a worker makes what happened durable.
 
-In this order, so that up to the pauses it touches no row that another worker writes: number, fence, part, tallies and
-usage, allowances spent; then pauses (of batches whose key has spent its budget too), claims, allowances, settles. What
-a settling segment's result is merged from is read before the transaction begins: under a valid epoch nobody else adds
-to it, and a lost one is found by the fence.
+In this order, so that up to the pauses it touches no row that another worker writes: number, fence, part, results,
+tallies and usage, allowances spent; then pauses (of batches whose key has spent its budget too) and claims; last of all
+the rows of batches, locked in key order: allowances, gates, turns, settles. What a settling segment's result is merged
+from is read before the transaction begins: under a valid epoch nobody else adds to it, and a lost one is found by the
+fence.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sqlalchemy import Connection, bindparam, or_, select, text, update
 
@@ -111,25 +113,34 @@ class _Work:
 
 def run(connections: Connections, checkpoint: Checkpoint) -> CheckpointResult:
     merged = _merge(connections, checkpoint.segments)
-    with connections.write() as connection:
-        work = _begin(connection, checkpoint)
-        _fence(connection, work, checkpoint)
-        work.merged = {change.key: merged[change.key] for change in work.held if change.key in merged}
-        _write_part(connection, work, checkpoint)
-        _count(connection, work, checkpoint)
-        _write_facts(connection, work, checkpoint)
-        claims = _claim(connection, work, checkpoint)
-        given = _allowances(connection, work, checkpoint)
-        _settle(connection, work, (checkpoint, claims))
-        return CheckpointResult(
-            lost=frozenset(change.key for change in work.lost),
-            claimed=claims.taken,
-            signals=_signals(connection, work, (checkpoint, claims)),
-            allowances=given,
-            key_short=frozenset(work.key_short),
-            key_held=frozenset(work.key_held),
-            settled=work.settled,
-        )
+    return connections.transact(partial(_write, checkpoint=checkpoint, merged=merged))
+
+
+def _write(connection: Connection, *, checkpoint: Checkpoint, merged: Mapping[SegmentKey, Merged]) -> CheckpointResult:
+    work = _begin(connection, checkpoint)
+    _fence(connection, work, checkpoint)
+    work.merged = {change.key: merged[change.key] for change in work.held if change.key in merged}
+    _write_part(connection, work, checkpoint)
+    for key, result in work.merged.items():
+        parts.publish(connection, work.places[key], result, checkpoint.now_ms)
+    _count(connection, work, checkpoint)
+    _write_facts(connection, work, checkpoint)
+    claims = _claim(connection, work, checkpoint)
+    _lock(connection, work, (checkpoint, claims))
+    given = _allowances(connection, work, checkpoint)
+    for batch_id in checkpoint.gate_passed:
+        connection.execute(_GATE_PASSED, {"of_batch": batch_id})
+    claiming.finish(connection, claims, work.batches)
+    _settle(connection, work, checkpoint)
+    return CheckpointResult(
+        lost=frozenset(change.key for change in work.lost),
+        claimed=claims.taken,
+        signals=_signals(connection, work, (checkpoint, claims)),
+        allowances=given,
+        key_short=frozenset(work.key_short),
+        key_held=frozenset(work.key_held),
+        settled=work.settled,
+    )
 
 
 def number_of(connection: Connection, who: WorkerId) -> int:
@@ -139,7 +150,7 @@ def number_of(connection: Connection, who: WorkerId) -> int:
 def _worker(connection: Connection, who: WorkerId) -> StoredRow:
     row = connection.execute(_WORKER, {"name": who.name, "incarnation": who.incarnation}).one_or_none()
     if row is None:
-        raise StoreError(f"Worker {who} is not registered with this state folder.")
+        raise StoreError(f"Worker {who} is not registered in this store.")
     return row
 
 
@@ -259,6 +270,9 @@ def _count(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
         tallies.setdefault((change.key.batch_id, round_), Tally()).add(change.tally)
         for key, spent in change.usage.items():
             usage.setdefault(key, UsageSum()).add(spent)
+    if work.lost:
+        # A new round begins with what the one before has cost: none may begin between the look and the sum.
+        work.batches.update(batches.lock(connection, {change.key.batch_id for change in work.lost}))
     for change in work.lost:
         row = work.batches.get(change.key.batch_id)
         if row is not None:
@@ -282,20 +296,39 @@ def _count(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
 
 
 def _write_facts(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
+    work.batches.update(batches.lock(connection, {batch_id for batch_id, _ in checkpoint.pauses}))
     for batch_id, fact in checkpoint.pauses:
         row = work.batches.get(batch_id)
         if row is not None and row.phase != "settled" and row.segments_open > work.settling[batch_id]:
             turning.add_pause(connection, batch_id, fact)
     keys = {key.key_id for change in work.held for key in change.usage}
+    drawing = {row.key_id for request in checkpoint.allowances if (row := work.batches.get(request.batch_id))}
+    if not drawing <= keys | {""}:
+        credit.lock(connection, keys | drawing)  # all at once, in order
     work.paused = credit.pause_spent(connection, keys, work.settling, checkpoint.now_ms)
-    for batch_id in checkpoint.gate_passed:
-        connection.execute(_GATE_PASSED, {"of_batch": batch_id})
 
 
 def _claim(connection: Connection, work: _Work, checkpoint: Checkpoint) -> Claims:
     if checkpoint.claim is None or work.gone or checkpoint.claim.limit <= 0:
         return Claims()
     return claiming.claim(connection, checkpoint.claim, Taker(work.worker_id, checkpoint.number, checkpoint.now_ms))
+
+
+def _lock(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]) -> None:
+    """The rows of the batches that the rest of the transaction changes, or whose caps it goes by: from here on as they
+    stand."""
+    checkpoint, claims = what
+    for place, result in claims.ended:
+        work.settling[place.key.batch_id] += 1
+        if result is not None:
+            parts.publish(connection, place, result, checkpoint.now_ms)
+    wanted = {batch_id for batch_id, segments in work.settling.items() if segments}
+    wanted.update(claims.served, checkpoint.gate_passed)
+    for request in checkpoint.allowances:
+        row = work.batches.get(request.batch_id)
+        if request.picousd > 0 and row is not None and row.cap_picousd >= 0:
+            wanted.add(request.batch_id)
+    work.batches.update(batches.lock(connection, wanted))
 
 
 def _allowances(connection: Connection, work: _Work, checkpoint: Checkpoint) -> dict[str, int]:
@@ -329,15 +362,8 @@ def _draw(connection: Connection, work: _Work, row: StoredRow, request: Allowanc
     return amount
 
 
-def _settle(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]) -> None:
-    """Publishes results; last of all the batches' counts, which other workers' checkpoints lower too."""
-    checkpoint, claims = what
-    for key, merged in work.merged.items():
-        parts.publish(connection, work.places[key], merged, checkpoint.now_ms)
-    for place, result in claims.ended:
-        work.settling[place.key.batch_id] += 1
-        if result is not None:
-            parts.publish(connection, place, result, checkpoint.now_ms)
+def _settle(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
+    """Last of all the batches' counts, which other workers' checkpoints lower too."""
     for batch_id in sorted(work.settling):
         if work.settling[batch_id] and turning.lower_open(
             connection, batch_id, work.settling[batch_id], checkpoint.now_ms

@@ -10,6 +10,7 @@ Rows that a lost lease left in doubt are dealt with here, once, under the new ep
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, bindparam, func, select, text, update
@@ -22,6 +23,7 @@ from batchwright.ports.store import ClaimedSegment, ClaimRequest, SegmentKey
 from batchwright.store import backlog, inputs, ledger, parts
 from batchwright.store.batches import spec_of
 from batchwright.store.blobs import doubt_key
+from batchwright.store.connections import TryAgain
 from batchwright.store.folding import bases, fold
 from batchwright.store.parts import Frame, Merged, Place
 from batchwright.store.prepared import Prepared, StoredRow
@@ -38,6 +40,7 @@ _DUE = Prepared(
     .where(text(PARKED), segment.c.not_before_ms <= bindparam("now_ms"))
     .order_by(segment.c.not_before_ms)
     .limit(UNPARK_AT_MOST)
+    .with_for_update(skip_locked=True)
 )
 _UNPARK = (
     update(segment)
@@ -58,9 +61,17 @@ _FIRST_RANK = (
     .scalar_subquery()
 )
 _HEADS = Prepared(
-    select(pick.c.lane_set, segment.c.rank, segment.c.number, segment.c.input_bytes, segment.c.holder)
+    select(pick.c.lane_set, segment.c.rank)
     .join_from(pick, segment, (segment.c.batch_id == pick.c.batch_id) & (segment.c.lane_set == pick.c.lane_set))
     .where(pick.c.batch_id == bindparam("batch_id"), pick.c.waiting > 0, text(WAITING), segment.c.rank == _FIRST_RANK)
+)
+# One that another worker takes at this moment is passed over: two never wait for the same segment.
+_HEAD = Prepared(
+    select(segment.c.lane_set, segment.c.number, segment.c.input_bytes, segment.c.holder)
+    .where(segment.c.batch_id == bindparam("batch_id"), segment.c.lane_set == bindparam("lanes"), text(WAITING))
+    .order_by(segment.c.rank)
+    .limit(1)
+    .with_for_update(skip_locked=True)
 )
 _TAKE = Prepared(
     update(segment)
@@ -94,6 +105,10 @@ class Claims:
     taken: list[ClaimedSegment] = field(default_factory=list)
     ended: list[tuple[Place, Merged | None]] = field(default_factory=list)
     bytes: int = 0
+    served: dict[str, None] = field(default_factory=dict)
+    """The batches, in the order of their last turns."""
+    fewer: backlog.Waiting = field(default_factory=Counter)
+    """What waits no more; `finish` says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +120,9 @@ class Taker:
 
 
 def claim(connection: Connection, request: ClaimRequest, taker: Taker) -> Claims:
+    """Takes segments. What is left to do (`finish`) touches rows that every worker's claims touch."""
     _unpark(connection, taker.now_ms)
     claims = Claims()
-    fewer: backlog.Waiting = Counter()
-    served: dict[str, None] = {}
     candidates = _candidates(connection, request)
     while candidates and len(claims.taken) < request.limit:
         batch_id, lane_sets = candidates.pop(0)
@@ -118,14 +132,22 @@ def claim(connection: Connection, request: ClaimRequest, taker: Taker) -> Claims
         if claims.taken and request.max_bytes and claims.bytes + head.input_bytes > request.max_bytes:
             break
         _take(connection, claims, (SegmentKey(batch_id, head.number), head.holder, taker))
-        fewer[batch_id, head.lane_set] -= 1
-        served.pop(batch_id, None)
-        served[batch_id] = None
+        claims.fewer[batch_id, head.lane_set] -= 1
+        claims.served.pop(batch_id, None)
+        claims.served[batch_id] = None
         candidates.append((batch_id, lane_sets))
-    backlog.change_waiting(connection, fewer)
-    for batch_id in served:  # in the order of their last turns
-        _NEXT_TURN.run(connection, {"of_batch": batch_id})
     return claims
+
+
+def finish(connection: Connection, claims: Claims, locked: Mapping[str, StoredRow]) -> None:
+    """Writes what the claims mean for their batches, whose rows are locked by now. Raises TryAgain where one of them
+    was paused, closed or ended while it was claimed from."""
+    for batch_id in claims.served:
+        row = locked.get(batch_id)
+        if row is None or row.phase != "open" or row.closing or row.paused:
+            raise TryAgain
+        _NEXT_TURN.run(connection, {"of_batch": batch_id})
+    backlog.change_waiting(connection, claims.fewer)
 
 
 def _unpark(connection: Connection, now_ms: int) -> None:
@@ -161,9 +183,17 @@ def _left_alone(request: ClaimRequest, batch_id: str, lane_set: str) -> bool:
 
 
 def _head(connection: Connection, batch_id: str, lane_sets: set[str]) -> StoredRow | None:
-    """The batch's first waiting segment that can send (its lane_set, rank, number, input_bytes, last holder)."""
-    heads = [row for row in _HEADS.all(connection, {"batch_id": batch_id}) if row.lane_set in lane_sets]
-    return min(heads, key=lambda row: (row.rank, row.lane_set), default=None)
+    """The batch's first waiting segment that can send and is nobody's now (its lane_set, number, input_bytes, last
+    holder)."""
+    in_order = list(lane_sets)
+    if len(in_order) > 1:
+        ranks = {row.lane_set: row.rank for row in _HEADS.all(connection, {"batch_id": batch_id})}
+        in_order = sorted(lane_sets & ranks.keys(), key=lambda lanes: (ranks[lanes], lanes))
+    for lanes in in_order:
+        head = _HEAD.first(connection, {"batch_id": batch_id, "lanes": lanes})
+        if head is not None:
+            return head
+    return None
 
 
 def _take(connection: Connection, claims: Claims, what: tuple[SegmentKey, int, Taker]) -> None:

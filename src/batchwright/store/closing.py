@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, bindparam, select, text, update
 from batchwright.core import row_map
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import SegmentKey, Tally
-from batchwright.store import backlog, batches, inputs, ledger, turning
+from batchwright.store import backlog, batches, dialect, inputs, ledger, turning
 from batchwright.store.schema import AWAITS_CLOSING, CAN_EXPIRE, NOBODY, batch, file_batch, segment
 
 _SET_CLOSING = (
@@ -33,6 +33,8 @@ _UNHELD = (
     .where(segment.c.batch_id == bindparam("batch_id"), text("open > 0"), segment.c.state != "held")
     .order_by(segment.c.number)
     .limit(bindparam("at_most"))
+    # One that is being claimed at this moment is its worker's to close.
+    .with_for_update(skip_locked=True)
 )
 _CLOSE = (
     update(segment)
@@ -63,6 +65,7 @@ def request(connection: Connection, batch_id: str, kind: FailureKind, now_ms: in
         return False
     if kind is FailureKind.CANCELLED:
         connection.execute(_NOTE_CANCEL, {"of_batch": batch_id, "now_ms": now_ms})
+    dialect.wake_others(connection)
     return True
 
 
@@ -72,7 +75,7 @@ def expire_due(connection: Connection, now_ms: int) -> list[str]:
 
 
 def step(connection: Connection, batch_id: str, now_ms: int, limit: int) -> int:
-    row = batches.get(connection, batch_id)
+    row = batches.get_locked(connection, batch_id)
     if row.phase != "open" or not row.closing:
         return 0
     kind = FailureKind(row.closing)

@@ -25,30 +25,37 @@ from batchwright.store.schema import HAS_KEY, UNSETTLED_OF_KEY, allowance, api_k
 _BUDGET = Prepared(
     select(api_key.c.key_id, api_key.c.shown, api_key.c.budget_picousd).where(api_key.c.key_id == bindparam("of_key"))
 )
-_SPENT = Prepared(
-    select(func.coalesce(func.sum(usage.c.cost_picousd), 0).label("picousd")).where(
-        usage.c.key_id == bindparam("of_key"), text(HAS_KEY)
-    )
+_SPENT = select(func.coalesce(func.sum(usage.c.cost_picousd), 0)).where(
+    usage.c.key_id == bindparam("of_key"), text(HAS_KEY)
 )
-_DRAWN = Prepared(
-    select(func.coalesce(func.sum(allowance.c.picousd), 0).label("picousd")).where(
-        or_(
-            allowance.c.batch_id == bindparam("of_key"),
-            allowance.c.batch_id.in_(
-                select(batch.c.batch_id).where(batch.c.key_id == bindparam("of_key"), text(UNSETTLED_OF_KEY))
-            ),
+_DRAWN = select(func.coalesce(func.sum(allowance.c.picousd), 0)).where(
+    or_(
+        allowance.c.batch_id == bindparam("of_key"),
+        allowance.c.batch_id.in_(
+            select(batch.c.batch_id).where(batch.c.key_id == bindparam("of_key"), text(UNSETTLED_OF_KEY))
         ),
-        ~exists().where(worker.c.id == allowance.c.worker_id, (worker.c.dead != 0) | (worker.c.ended != 0)),
-    )
+    ),
+    ~exists().where(worker.c.id == allowance.c.worker_id, (worker.c.dead != 0) | (worker.c.ended != 0)),
 )
+# In one statement: a cost that leaves an allowance at that moment is counted there or here.
+_TAKEN = Prepared(select(_SPENT.scalar_subquery().label("spent"), _DRAWN.scalar_subquery().label("drawn")))
 _SPENDING = (
     select(usage.c.key_id, func.sum(usage.c.cost_picousd))
     .where(usage.c.tenant == bindparam("of_account"), text(HAS_KEY))
     .group_by(usage.c.key_id)
 )
 _SET_BUDGET = update(api_key).where(api_key.c.key_id == bindparam("of_key")).values(budget_picousd=bindparam("picousd"))
-_MOVING = select(batch.c.batch_id, batch.c.segments_open).where(
-    batch.c.key_id == bindparam("of_key"), text(UNSETTLED_OF_KEY), batch.c.paused == 0
+_MOVING = (
+    select(batch.c.batch_id, batch.c.segments_open)
+    .where(batch.c.key_id == bindparam("of_key"), text(UNSETTLED_OF_KEY), batch.c.paused == 0)
+    .order_by(batch.c.batch_id)
+    .with_for_update()
+)
+# Of a key that has a budget: two that spend the last of it at once would each find some left.
+_LOCK_BUDGET = Prepared(
+    select(api_key.c.key_id)
+    .where(api_key.c.key_id == bindparam("of_key"), api_key.c.budget_picousd >= 0)
+    .with_for_update()
 )
 
 
@@ -60,15 +67,24 @@ def of_key(connection: Connection, key_id: str) -> KeyCredit | None:
         return None
     spent = drawn = 0
     if row.budget_picousd >= 0:
-        spent = sum(int(found.picousd) for found in _SPENT.all(connection, key))
-        drawn = sum(int(found.picousd) for found in _DRAWN.all(connection, key))
+        ((spent, drawn),) = _TAKEN.all(connection, key)
     return KeyCredit(
         key_id=key_id,
         shown=row.shown,
         budget_picousd=row.budget_picousd,
-        spent_picousd=spent,
-        drawn_picousd=drawn,
+        spent_picousd=int(spent),
+        drawn_picousd=int(drawn),
     )
+
+
+def lock(connection: Connection, key_ids: Iterable[str]) -> list[str]:
+    """Those of the keys that have a budget: from here on nobody else draws from it or finds it spent, until this
+    transaction ends. The empty id is no key."""
+    return [
+        key_id
+        for key_id in sorted(key_ids)
+        if key_id and _LOCK_BUDGET.first(connection, {"of_key": key_id}) is not None
+    ]
 
 
 def with_budget(connection: Connection, key_ids: Collection[str]) -> frozenset[str]:
@@ -80,6 +96,7 @@ def with_budget(connection: Connection, key_ids: Collection[str]) -> frozenset[s
 def hold(connection: Connection, key_id: str, worker_id: int, wish: tuple[int, int]) -> int:
     """Draws for a call, under the key in place of a batch; `wish` is (picousd, the least that is of use)."""
     picousd, least_picousd = wish
+    lock(connection, (key_id,))
     credit = of_key(connection, key_id)
     if credit is not None and credit.budget_picousd >= 0:
         picousd = min(picousd, credit.left_picousd)
@@ -102,8 +119,8 @@ def pause_spent(connection: Connection, key_ids: Iterable[str], settling: Mappin
     that wrote their usage: no later claim hands out another row of such a batch. `settling`: segments that end with
     this transaction, by batch; a batch that ends with it has nothing left to pause."""
     paused: set[str] = set()
-    for key_id in sorted(key_ids):
-        credit = of_key(connection, key_id) if key_id else None
+    for key_id in lock(connection, key_ids):
+        credit = of_key(connection, key_id)
         if credit is None or not credit.is_spent:
             continue
         fact = Pause(cause=PauseCause.KEY_BUDGET, reason=_sentence(credit), since_ms=now_ms)

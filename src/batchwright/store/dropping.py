@@ -65,7 +65,7 @@ def ended_before(connection: Connection, before_ms: int, limit: int) -> list[str
 
 def hide(connection: Connection, batch_id: str) -> None:
     """The first step of a drop: from here on nobody finds the batch, and a crash cannot leave half of one to read."""
-    row = batches.get(connection, batch_id)
+    row = batches.get_locked(connection, batch_id)
     if row.phase not in ("accepting", "settled", "refused"):
         raise WrongState(f"Batch {batch_id} has not ended. Cancel it first, then remove it.")
     connection.execute(_HIDE, {"of_batch": batch_id})
@@ -93,7 +93,7 @@ def empty_step(connection: Connection, batch_id: str) -> bool:
 
     Until then the batch's counters are too high: nobody relies on those of a batch that is accepting.
     """
-    if batches.get(connection, batch_id).phase != "accepting":
+    if batches.get_locked(connection, batch_id).phase != "accepting":
         raise WrongState(f"The intake of batch {batch_id} is closed: it cannot begin again.")
     if _drop_segments(connection, batch_id):
         return True

@@ -40,7 +40,7 @@ _read_errors = msgspec.json.Decoder(tuple[LineError, ...]).decode
 
 def create(connection: Connection, new: NewBatch, row: FileBatchRow) -> None:
     # In the same transaction: a file that is deleted a moment later has a batch by then, and is kept for it.
-    files.get(connection, (new.tenant.account, row.file_id), new.created_at_ms)
+    files.get_locked(connection, (new.tenant.account, row.file_id), new.created_at_ms)
     intake.create(connection, new)
     values = {
         "batch_id": new.batch_id,

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from batchwright.core.errors import StoreError
 
 FOLDER = "locks"
+PLACE_FILE = "place"
 HOLDER_MAX_BYTES = 200
 
 if sys.platform == "win32":
@@ -116,6 +117,20 @@ class FileLocks:
             return _lock(descriptor)
         finally:
             os.close(descriptor)
+
+    def place(self, fresh: str) -> str:
+        """A name of this folder, the same for whoever opens it: `fresh` is the name if it has none yet."""
+        path = self._folder / PLACE_FILE
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            made = path.with_name(f"{PLACE_FILE}.{fresh}")
+            made.write_text(fresh)
+            with suppress(FileExistsError):
+                os.link(made, path)  # whole or not at all, and nobody's place is taken
+            made.unlink()
+            return path.read_text().strip()
+        except OSError as error:
+            raise _no_lock(path, "made", error) from error
 
     def holder(self, name: str) -> str:
         """The words of whoever holds it, for people; of one that ended without releasing it too. Empty: nobody."""

@@ -14,6 +14,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    Select,
     and_,
     bindparam,
     delete,
@@ -64,7 +65,7 @@ _FEWER = (
     .values(pieces=bindparam("left"), state="deleted")
 )
 _DELETE = delete(file).where(file.c.file_id == bindparam("of_file"))
-_ARRIVING = select(file.c.file_id, file.c.owner).where(text(UNREADY), file.c.state == "arriving")
+_ARRIVING = select(file.c.file_id, file.c.owner, file.c.created_at_ms).where(text(UNREADY), file.c.state == "arriving")
 
 
 def _there() -> ColumnElement[bool]:
@@ -81,11 +82,14 @@ def _there() -> ColumnElement[bool]:
 
 
 _FIND = select(file).where(file.c.file_id == bindparam("file_id"), _there())
+_FIND_LOCKED = _FIND.with_for_update(of=file)
 _IS_DELETED = and_(text(UNREADY), file.c.state == "deleted")
 _DELETED = select(file.c.file_id).where(_IS_DELETED).order_by(file.c.seq).limit(SWEPT_FILES)
 _IS_EXPIRED = and_(text(UPLOAD_EXPIRES), file.c.expires_at_ms <= bindparam("now_ms"))
 _EXPIRED = select(file.c.file_id).where(_IS_EXPIRED).order_by(file.c.expires_at_ms).limit(SWEPT_FILES)
-_GONE_ONE = select(file.c.pieces).where(file.c.file_id == bindparam("file_id"), or_(_IS_DELETED, _IS_EXPIRED))
+_GONE_ONE = (
+    select(file.c.pieces).where(file.c.file_id == bindparam("file_id"), or_(_IS_DELETED, _IS_EXPIRED)).with_for_update()
+)
 _NEEDING = (
     select(batch.c.batch_id)
     .join(file_batch, file_batch.c.batch_id == batch.c.batch_id)
@@ -93,15 +97,10 @@ _NEEDING = (
     .limit(1)
 )
 _KEEP = update(file).where(file.c.file_id == bindparam("of_file")).values(state="kept")
-_LET_GO = (
-    update(file)
-    .where(
-        file.c.file_id
-        == select(file_batch.c.file_id).where(file_batch.c.batch_id == bindparam("of_batch")).scalar_subquery(),
-        file.c.state == "kept",
-    )
-    .values(state="deleted")
-)
+_ITS_FILE = select(file_batch.c.file_id).where(file_batch.c.batch_id == bindparam("of_batch")).scalar_subquery()
+# The sweeper may be about to keep it for this very batch, which goes: waited for, and seen by the statement after.
+_LOCK_ITS_FILE = select(file.c.file_id).where(file.c.file_id == _ITS_FILE).with_for_update()
+_LET_GO = update(file).where(file.c.file_id == _ITS_FILE, file.c.state == "kept").values(state="deleted")
 
 
 def begin(connection: Connection, names: tuple[str, str, str], now_ms: int) -> None:
@@ -133,8 +132,17 @@ def finish(connection: Connection, done: StoredFile) -> None:
 
 def get(connection: Connection, names: tuple[str, str], now_ms: int) -> StoredFile:
     """`names` is (account, its id)."""
+    return _get(connection, names, now_ms, statement=_FIND)
+
+
+def get_locked(connection: Connection, names: tuple[str, str], now_ms: int) -> StoredFile:
+    """As `get`; nobody removes or hides it until this transaction ends."""
+    return _get(connection, names, now_ms, statement=_FIND_LOCKED)
+
+
+def _get(connection: Connection, names: tuple[str, str], now_ms: int, *, statement: Select[Any]) -> StoredFile:
     values = {"of_account": names[0], "file_id": names[1], "now_ms": now_ms}
-    row = connection.execute(_FIND, values).one_or_none()
+    row = connection.execute(statement, values).one_or_none()
     if row is None:
         raise _none_such(names[1])
     return _file(row)
@@ -176,12 +184,13 @@ def hide(connection: Connection, file_id: str) -> None:
     connection.execute(_HIDE, {"of_file": file_id})
 
 
-def arriving(connection: Connection) -> list[tuple[str, str]]:
-    return [(row.file_id, row.owner) for row in connection.execute(_ARRIVING)]
+def arriving(connection: Connection) -> list[tuple[str, str, int]]:
+    return [(row.file_id, row.owner, row.created_at_ms) for row in connection.execute(_ARRIVING)]
 
 
 def let_go(connection: Connection, batch_id: str) -> None:
     """The batch needs its file no more, which the sweeper is to look at again."""
+    connection.execute(_LOCK_ITS_FILE, {"of_batch": batch_id})
     connection.execute(_LET_GO, {"of_batch": batch_id})
 
 

@@ -20,7 +20,12 @@ _FIND = select(idempotency).where(
     idempotency.c.key == bindparam("of_key"),
     idempotency.c.created_at_ms > bindparam("since_ms"),
 )
-_KEEP = dialect.insert_or_replace(idempotency, ("digest", "batch_id", "created_at_ms"))
+# In one statement with the question whose key it is: of two batches made at once under one key one alone gets it.
+_KEEP = dialect.insert_or_replace(
+    idempotency,
+    ("digest", "batch_id", "created_at_ms"),
+    only_if=(idempotency.c.batch_id == bindparam("of_batch")) | (idempotency.c.created_at_ms <= bindparam("since_ms")),
+)
 _COMPLETE = update(idempotency).where(idempotency.c.batch_id == bindparam("of_batch")).values(digest=bindparam("known"))
 _FORGET_OLD = delete(idempotency).where(idempotency.c.created_at_ms <= bindparam("since_ms"))
 _FORGET_BATCH = delete(idempotency).where(idempotency.c.batch_id == bindparam("of_batch"))
@@ -36,17 +41,19 @@ def find(connection: Connection, place: tuple[str, str], now_ms: int) -> Idempot
 def keep(connection: Connection, wish: Idempotency, place: tuple[str, str], now_ms: int) -> None:
     """`place` is (account, batch_id). Raises KeyReused if the key stands for another batch by now."""
     account, batch_id = place
-    found = find(connection, (account, wish.key), now_ms)
-    if found is not None and found.batch_id != batch_id:
-        raise KeyReused(f"the idempotency key {wish.key!r} made {found.batch_id}")
     values = {
         "account": account,
         "key": wish.key,
         "digest": wish.digest,
         "batch_id": batch_id,
         "created_at_ms": now_ms,
+        "of_batch": batch_id,
+        "since_ms": now_ms - KEPT_MS,
     }
-    connection.execute(_KEEP, values)
+    if not connection.execute(_KEEP, values).rowcount:
+        found = find(connection, (account, wish.key), now_ms)
+        made = found.batch_id if found is not None else "another batch"
+        raise KeyReused(f"the idempotency key {wish.key!r} made {made}")
 
 
 def complete(connection: Connection, batch_id: str, digest: str) -> None:

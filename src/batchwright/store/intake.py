@@ -12,7 +12,7 @@ from batchwright.core import row_map
 from batchwright.core.errors import WrongState
 from batchwright.core.records import Tally
 from batchwright.ports.store import NewBatch, NewSegment
-from batchwright.store import backlog, batches, idempotency, ledger, turning, webhooks
+from batchwright.store import backlog, batches, dialect, idempotency, ledger, turning, webhooks
 from batchwright.store.blobs import MAX_BYTES, TableBlobs, input_key, intake_key
 from batchwright.store.prepared import StoredRow
 from batchwright.store.schema import NOBODY, batch, custom_ids, part, segment
@@ -67,6 +67,14 @@ def create(connection: Connection, new: NewBatch) -> None:
         idempotency.keep(connection, new.idempotency, place, new.created_at_ms)
     if new.webhook is not None:
         webhooks.add(connection, new.webhook)
+
+
+def create_with(connection: Connection, *, batch: NewBatch, segments: Sequence[NewSegment], closes: bool) -> None:
+    """One transaction of a submit: the batch if it is not there yet, segments, and the end of the intake."""
+    create(connection, batch)
+    add(connection, batch.batch_id, segments)
+    if closes:
+        close(connection, batch.batch_id, batch.created_at_ms)
 
 
 def chunks(segments: Sequence[NewSegment]) -> Iterator[Sequence[NewSegment]]:
@@ -125,11 +133,12 @@ def close(connection: Connection, batch_id: str, now_ms: int) -> None:
     """Makes the batch claimable; settles it if none of its rows is open."""
     _accepting(connection, batch_id)
     connection.execute(_OPEN, {"of_batch": batch_id})
+    dialect.wake_others(connection)
     turning.settle_if_done(connection, batch_id, now_ms)
 
 
 def _accepting(connection: Connection, batch_id: str) -> StoredRow:
-    row = batches.get(connection, batch_id)
+    row = batches.get_locked(connection, batch_id)
     if row.phase != "accepting":
         raise WrongState(f"The intake of batch {batch_id} is closed: it takes no more rows and cannot be closed again.")
     return row

@@ -58,7 +58,7 @@ def revoke(connection: Connection, key_id: str, now_ms: int) -> bool:
 
 def touch(connection: Connection, used: Mapping[str, int]) -> None:
     if used:
-        connection.execute(_TOUCH, [{"of_key": key_id, "now_ms": now_ms} for key_id, now_ms in used.items()])
+        connection.execute(_TOUCH, [{"of_key": key_id, "now_ms": now_ms} for key_id, now_ms in sorted(used.items())])
 
 
 def _key(row: Row[Any]) -> ApiKey:

@@ -43,11 +43,18 @@ _SUM_COUNTS = (
 _SUM_ALLOWANCES = select(func.coalesce(func.sum(allowance.c.picousd), 0)).where(
     allowance.c.batch_id == bindparam("batch_id")
 )
-_SUM_CHARGED = select(
-    func.coalesce(func.sum(tally.c.cost_picousd + tally.c.possible_picousd + tally.c.orphan_picousd), 0)
-).where(*_OF_ROUND)
-_GET_ALLOWANCE = select(allowance.c.picousd).where(
-    allowance.c.batch_id == bindparam("batch_id"), allowance.c.worker_id == bindparam("worker_id")
+# In one statement, so that a cost which leaves an allowance at that moment is counted there or here.
+_SUM_TAKEN = select(
+    select(func.coalesce(func.sum(tally.c.cost_picousd + tally.c.possible_picousd + tally.c.orphan_picousd), 0))
+    .where(*_OF_ROUND)
+    .scalar_subquery()
+    + _SUM_ALLOWANCES.scalar_subquery()
+)
+# Locked: what is left is set by what was read, and of a gone worker's whoever takes its segments takes from it.
+_GET_ALLOWANCE = (
+    select(allowance.c.picousd)
+    .where(allowance.c.batch_id == bindparam("batch_id"), allowance.c.worker_id == bindparam("worker_id"))
+    .with_for_update()
 )
 _SET_ALLOWANCE = (
     update(allowance)
@@ -97,8 +104,7 @@ def allowances(connection: Connection, batch_id: str) -> int:
 
 def taken_picousd(connection: Connection, batch_id: str, round_: int) -> int:
     """What a cap counts: known, possible and orphan cost, and allowances."""
-    charged = connection.execute(_SUM_CHARGED, {"batch_id": batch_id, "round": round_}).scalar_one()
-    return int(charged) + allowances(connection, batch_id)
+    return int(connection.execute(_SUM_TAKEN, {"batch_id": batch_id, "round": round_}).scalar_one())
 
 
 def add_usage(connection: Connection, worker_id: int, deltas: Mapping[UsageKey, UsageSum]) -> None:

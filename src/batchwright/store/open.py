@@ -1,4 +1,4 @@
-"""Opening a state file: the folder, who may read it, what kind of disk it is on, and which schema it has."""
+"""Opening a store: a state file (the folder, who may read it, what kind of disk it is on) or a database of a server."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import errno
 import os
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from batchwright.core.errors import StoreError
 from batchwright.ports.store import Store
 from batchwright.store.connections import Connections
 from batchwright.store.sql_store import SqlStore
-from batchwright.store.upgrade import is_present, prepare_schema
+from batchwright.store.sqlite import SqliteConnections
+from batchwright.store.upgrade import is_present, prepare_schema, upgrade
 
 MEMORY = ":memory:"
 MOUNTS = Path("/proc/mounts")
@@ -22,24 +24,54 @@ NETWORK_FILE_SYSTEMS = frozenset(
 """SQLite's locks and shared memory do not hold across machines on these."""
 
 
-def open_store(path: Path | str) -> Store:
-    """Opens a state file, made anew where there is none, or `:memory:`.
+def open_store(place: Path | str) -> Store:
+    """Opens a state file, made anew where there is none; `:memory:`; or a database by its `postgresql://` URL.
 
     Raises StoreError for a network file system, a folder that cannot be written, a file that is no database of ours,
-    is damaged or was made by a version that is not known here. One of an earlier schema is brought up to date.
+    is damaged or was made by a version that is not known here; for a server that cannot be reached or has another
+    schema. A state file of an earlier schema is brought up to date, and an empty database is filled.
     """
-    if str(path) == MEMORY:
-        target = None
-    else:
-        target = Path(path).expanduser().absolute()
-        _prepare_folder(target)
-    connections = Connections(target)
+    connections = connect(place)
     try:
-        prepare_schema(connections, str(path))
+        prepare_schema(connections)
     except BaseException:
         connections.close()
         raise
     return SqlStore(connections)
+
+
+def upgrade_store(place: Path | str) -> bool:
+    """Makes the tables there, or brings them up to date; False: they were."""
+    connections = connect(place)
+    try:
+        return upgrade(connections)
+    finally:
+        connections.close()
+
+
+def connect(place: Path | str) -> Connections:
+    """As `open_store` finds it: nothing is looked at or made but the folder of a state file."""
+    if is_database_url(place):
+        from batchwright.store.postgres import PostgresConnections  # needs a driver that others do without
+
+        return PostgresConnections(str(place), shown=shown_url(str(place)))
+    if str(place) == MEMORY:
+        return SqliteConnections(None)
+    path = Path(place).expanduser().absolute()
+    _prepare_folder(path)
+    return SqliteConnections(path)
+
+
+def is_database_url(place: Path | str) -> bool:
+    """Whether it names a database of a server, and no file."""
+    return isinstance(place, str) and place.startswith(("postgresql://", "postgres://"))
+
+
+def shown_url(url: str) -> str:
+    """A database's URL without its password and its parameters."""
+    parts = urlsplit(url)
+    user = f"{parts.username}@" if parts.username else ""
+    return f"postgresql://{user}{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def look_at_state(path: Path) -> str:
@@ -48,9 +80,9 @@ def look_at_state(path: Path) -> str:
     path = path.expanduser().absolute()
     if path.exists():
         _prepare_folder(path)
-        connections = Connections(path)
+        connections = SqliteConnections(path)
         try:
-            return "holds batches" if is_present(connections, str(path)) else "is brought up to date at the first use"
+            return "holds batches" if is_present(connections) else "is brought up to date at the first use"
         finally:
             connections.close()
     nearest = next(folder for folder in path.parents if folder.exists())
@@ -62,6 +94,15 @@ def look_at_state(path: Path) -> str:
             "with BATCHWRIGHT_HOME."
         )
     return "is made at the first use"
+
+
+def look_at_database(url: str) -> str:
+    """The same of a database: whether it can be reached, and what schema it has."""
+    connections = connect(url)
+    try:
+        return "has the tables of this version" if is_present(connections) else "gets its tables at the first use"
+    finally:
+        connections.close()
 
 
 def _on_network(folder: Path, kind: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select
+from sqlalchemy import Connection, Integer, bindparam, cast, delete, func, insert, select
 
 from batchwright.ports.store import SegmentKey
 from batchwright.store import blobs
@@ -29,7 +29,7 @@ _FRAMES = Prepared(
         part.c.round,
         part.c.blob_key,
         # Cut in the database: a blob holds frames of many segments.
-        func.substr(blob.c.data, part.c.offset + 1, part.c.length).label("frame"),
+        func.substr(blob.c.data, cast(part.c.offset + 1, Integer), cast(part.c.length, Integer)).label("frame"),
     )
     .join(blob, blob.c.key == part.c.blob_key)
     .where(part.c.batch_id == bindparam("batch_id"), part.c.number == bindparam("number"))

@@ -15,7 +15,11 @@ _ADD = dialect.insert_or_keep(pause)
 _OF_BATCH = select(pause).where(pause.c.batch_id == bindparam("batch_id")).order_by(pause.c.since_ms, pause.c.cause)
 _OF_ALL = select(pause).order_by(pause.c.since_ms, pause.c.batch_id, pause.c.cause).limit(bindparam("at_most"))
 _DELETE_CAUSE = delete(pause).where(pause.c.batch_id == bindparam("of_batch"), pause.c.cause == bindparam("of_cause"))
-_NAMING_LANE = select(pause.c.batch_id).where(pause.c.cause == PauseCause.LANE.value, pause.c.lane == bindparam("lane"))
+_NAMING_LANE = (
+    select(pause.c.batch_id)
+    .where(pause.c.cause == PauseCause.LANE.value, pause.c.lane == bindparam("lane"))
+    .order_by(pause.c.batch_id)
+)
 _SET_LANE = dialect.insert_or_replace(lane_pause, ("reason", "since_ms", "probe_at_ms"))
 _DELETE_LANE = delete(lane_pause).where(lane_pause.c.lane == bindparam("of_lane"))
 _LANES = select(lane_pause).order_by(lane_pause.c.lane)
@@ -35,16 +39,18 @@ def add_fact(connection: Connection, batch_id: str, fact: Pause) -> int:
         "since_ms": fact.since_ms,
         "lane": fact.lane,
     }
+    batches.lock(connection, (batch_id,))  # two facts at once would each be counted alone
     if not connection.execute(_ADD, values).rowcount:
         return 0
     return batches.recount_pauses(connection, batch_id)
 
 
 def resume_batch(connection: Connection, batch_id: str, causes: frozenset[PauseCause]) -> None:
-    batches.get(connection, batch_id)
+    batches.get_locked(connection, batch_id)
     for cause in sorted(causes):
         connection.execute(_DELETE_CAUSE, {"of_batch": batch_id, "of_cause": cause.value})
     batches.recount_pauses(connection, batch_id)
+    dialect.wake_others(connection)
 
 
 def facts_of(connection: Connection, batch_id: str) -> tuple[Pause, ...]:

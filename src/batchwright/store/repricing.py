@@ -46,8 +46,9 @@ def reprice(connections: Connections, change: SegmentRepricing, now_ms: int) -> 
         which = {"batch_id": key.batch_id, "number": key.number, "epoch": change.epoch}
         found = connection.execute(_SEGMENT, which).one_or_none()
         merged = _merge(connection, found, change) if found is not None else None
-    with connections.write() as connection:
-        row = batches.get(connection, key.batch_id)
+
+    def write(connection: Connection) -> int:
+        row = batches.get_locked(connection, key.batch_id)
         if row.phase != "settled":
             raise WrongState(
                 f"Batch {key.batch_id} has not ended, or a new round of it has begun: its answers can be priced again "
@@ -65,6 +66,8 @@ def reprice(connections: Connections, change: SegmentRepricing, now_ms: int) -> 
             parts.write(connection, blob_key, [(place, change.records)])
         _count(connection, row, change)
         return place.epoch
+
+    return connections.transact(write)
 
 
 def _merge(connection: Connection, found: Row[Any], change: SegmentRepricing) -> Merged | None:

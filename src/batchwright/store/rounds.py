@@ -8,6 +8,7 @@ the batch is `reopening`: a crash leaves it so, and the next call goes on with w
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, select, update
@@ -15,7 +16,7 @@ from sqlalchemy import Connection, Row, bindparam, func, select, update
 from batchwright.core import row_map
 from batchwright.core.errors import WrongState
 from batchwright.ports.store import Reopened
-from batchwright.store import backlog, batches, ledger
+from batchwright.store import backlog, batches, dialect, ledger
 from batchwright.store.connections import Connections
 from batchwright.store.reading import counted_map, has_any
 from batchwright.store.schema import NOBODY, batch, segment
@@ -79,25 +80,12 @@ def reopen(
     connections: Connections, batch_id: str, chosen: frozenset[int], *, deadline_ms: int, gate: bool
 ) -> Reopened:
     chosen -= row_map.NEVER_SENDABLE
-    with connections.write() as connection:
-        row = batches.get(connection, batch_id)
-        if row.phase == "settled":
-            if not _count(connection, batch_id, chosen, round_=row.round):
-                return Reopened(rows=0, segments=0, round=row.round)
-            _begin(connection, row, chosen, deadline_ms=deadline_ms, gate=gate)
-            row = batches.get(connection, batch_id)
-        elif row.phase == "refused":
-            raise WrongState(f"Batch {batch_id} was refused as a whole: it has no rows. Put its input right first.")
-        elif row.phase != "reopening":
-            raise WrongState(
-                f"Batch {batch_id} has not ended: a new round can begin once all its rows have. `batchwright resume "
-                f"{batch_id}` goes on with it, `batchwright cancel {batch_id}` ends it."
-            )
-        done = _step(connection, row)
-    while not done:
-        with connections.write() as connection:
-            row = batches.get(connection, batch_id)
-            done = row.phase != "reopening" or _step(connection, row)
+    first = partial(_first, batch_id=batch_id, chosen=chosen, deadline_ms=deadline_ms, gate=gate)
+    nothing = connections.transact(first)
+    if nothing is not None:
+        return nothing
+    while not connections.transact(partial(_next, batch_id=batch_id)):
+        pass
     with connections.read() as connection:
         row = batches.get(connection, batch_id)
         return Reopened(
@@ -105,6 +93,33 @@ def reopen(
             segments=connection.execute(_OPENED, {"batch_id": batch_id, "round": row.round}).scalar_one(),
             round=row.round,
         )
+
+
+def _first(
+    connection: Connection, *, batch_id: str, chosen: frozenset[int], deadline_ms: int, gate: bool
+) -> Reopened | None:
+    """The round is begun, or there already, and its first segments are open; else what says that none was chosen."""
+    row = batches.get_locked(connection, batch_id)
+    if row.phase == "settled":
+        if not _count(connection, batch_id, chosen, round_=row.round):
+            return Reopened(rows=0, segments=0, round=row.round)
+        _begin(connection, row, chosen, deadline_ms=deadline_ms, gate=gate)
+        row = batches.get(connection, batch_id)
+    elif row.phase == "refused":
+        raise WrongState(f"Batch {batch_id} was refused as a whole: it has no rows. Put its input right first.")
+    elif row.phase != "reopening":
+        raise WrongState(
+            f"Batch {batch_id} has not ended: a new round can begin once all its rows have. `batchwright resume "
+            f"{batch_id}` goes on with it, `batchwright cancel {batch_id}` ends it."
+        )
+    _step(connection, row)
+    return None
+
+
+def _next(connection: Connection, *, batch_id: str) -> bool:
+    """True: the round is claimable."""
+    row = batches.get_locked(connection, batch_id)
+    return row.phase != "reopening" or _step(connection, row)
 
 
 def _count(connection: Connection, batch_id: str, chosen: frozenset[int], *, round_: int) -> int:
@@ -161,4 +176,6 @@ def _step(connection: Connection, row: Row[Any]) -> bool:
         "next": found[-1].number + 1 if found else row.reopen_next,
     }
     connection.execute(_ADVANCE, advance)
+    if last:
+        dialect.wake_others(connection)
     return last

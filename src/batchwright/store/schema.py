@@ -21,10 +21,14 @@ Moments are milliseconds since the epoch, money 1e-12 USD; 0 and '' stand for no
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
+    DDL,
     BigInteger,
     CheckConstraint,
     Column,
+    Identity,
     Index,
     Integer,
     LargeBinary,
@@ -33,6 +37,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
     text,
 )
 
@@ -66,32 +71,43 @@ PENDING = "state = 'pending'"
 """Of a delivery."""
 
 metadata = MetaData()
-_serial = BigInteger().with_variant(Integer, "sqlite")
+_number = BigInteger().with_variant(Integer, "sqlite")
+_text = Text().with_variant(Text(collation="C"), "postgresql")
+"""Compared by code points everywhere, as SQLite and Python do, whatever language the server speaks."""
+
+
+def _serial(name: str) -> Column[int]:
+    return Column(name, _number, Identity(), primary_key=True, autoincrement=True)
 
 
 def _count(name: str, value: int = 0) -> Column[int]:
     return Column(name, BigInteger, nullable=False, server_default=text(str(value)))
 
 
+def _only(condition: str) -> dict[str, Any]:
+    """An index of the rows alone that are so."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
+
 def _words(name: str) -> Column[str]:
-    return Column(name, Text, nullable=False, server_default=text("''"))
+    return Column(name, _text, nullable=False, server_default=text("''"))
 
 
 batch = Table(
     "batch",
     metadata,
-    Column("seq", _serial, primary_key=True, autoincrement=True),
-    Column("batch_id", Text, nullable=False),
-    Column("account", Text, nullable=False),
+    _serial("seq"),
+    Column("batch_id", _text, nullable=False),
+    Column("account", _text, nullable=False),
     _words("key_id"),  # the service key it was submitted with
-    Column("source", Text, nullable=False),
-    Column("identity", Text, nullable=False),
+    Column("source", _text, nullable=False),
+    Column("identity", _text, nullable=False),
     Column("spec", LargeBinary, nullable=False),
-    Column("owner", Text, nullable=False),
+    Column("owner", _text, nullable=False),
     _count("created_at_ms"),
     _count("deadline_ms"),
     _count("settled_at_ms"),
-    Column("phase", Text, nullable=False),
+    Column("phase", _text, nullable=False),
     _words("closing"),  # a FailureKind once asked for
     _count("paused"),  # pause facts
     _count("gate_passed"),
@@ -113,26 +129,26 @@ batch = Table(
     CheckConstraint("segments_open >= 0", name="batch_segments_open"),
     sqlite_autoincrement=True,
 )
-Index("batch_claimable", batch.c.turn, batch.c.seq, sqlite_where=text(CLAIMABLE))
-Index("batch_closing", batch.c.seq, sqlite_where=text(AWAITS_CLOSING))
-Index("batch_deadline", batch.c.deadline_ms, sqlite_where=text(CAN_EXPIRE))
+Index("batch_claimable", batch.c.turn, batch.c.seq, **_only(CLAIMABLE))
+Index("batch_closing", batch.c.seq, **_only(AWAITS_CLOSING))
+Index("batch_deadline", batch.c.deadline_ms, **_only(CAN_EXPIRE))
 Index("batch_by_account", batch.c.account, batch.c.seq)
 Index("batch_by_identity", batch.c.identity)
 Index("batch_by_phase", batch.c.phase)
 Index("batch_by_source", batch.c.source)
-Index("batch_ended", batch.c.settled_at_ms, sqlite_where=text(ENDED))
-Index("batch_unsettled_of_key", batch.c.key_id, sqlite_where=text(UNSETTLED_OF_KEY))
+Index("batch_ended", batch.c.settled_at_ms, **_only(ENDED))
+Index("batch_unsettled_of_key", batch.c.key_id, **_only(UNSETTLED_OF_KEY))
 
 segment = Table(
     "segment",
     metadata,
-    Column("batch_id", Text, nullable=False),
+    Column("batch_id", _text, nullable=False),
     Column("number", BigInteger, nullable=False),
     Column("first_index", BigInteger, nullable=False),
     Column("row_map", LargeBinary, nullable=False),
     Column("previous_map", LargeBinary),
     Column("open", BigInteger, nullable=False),
-    Column("state", Text, nullable=False),
+    Column("state", _text, nullable=False),
     _count("round"),
     _count("epoch"),
     _count("holder"),  # worker.id; kept after a loss until another claims it: whose allowance pays for the doubt
@@ -142,8 +158,8 @@ segment = Table(
     _count("window"),
     _count("not_before_ms"),
     _words("closed_as"),
-    Column("lane_set", Text, nullable=False),  # of the rows still open, as far as is known
-    Column("all_lanes", Text, nullable=False),  # as intake cut it: what a new round begins with
+    Column("lane_set", _text, nullable=False),  # of the rows still open, as far as is known
+    Column("all_lanes", _text, nullable=False),  # as intake cut it: what a new round begins with
     _count("input_bytes"),
     PrimaryKeyConstraint("batch_id", "number", name="segment_key"),
     CheckConstraint("state IN ('waiting', 'parked', 'held', 'settled')", name="segment_state"),
@@ -154,27 +170,27 @@ Index(
     segment.c.batch_id,
     segment.c.lane_set,
     segment.c.rank,
-    sqlite_where=text(WAITING),
+    **_only(WAITING),
 )
 Index("segment_by_row", segment.c.batch_id, segment.c.first_index, unique=True)
-Index("segment_parked", segment.c.not_before_ms, sqlite_where=text(PARKED))
+Index("segment_parked", segment.c.not_before_ms, **_only(PARKED))
 Index(
     "segment_unsettled",
     segment.c.batch_id,
     segment.c.number,
-    sqlite_where=text("open > 0"),
+    **_only("open > 0"),
 )
 Index(
     "segment_by_holder",
     segment.c.holder,
-    sqlite_where=text(HAS_HOLDER),
+    **_only(HAS_HOLDER),
 )
 
 pick = Table(
     "pick",
     metadata,
-    Column("batch_id", Text, nullable=False),
-    Column("lane_set", Text, nullable=False),
+    Column("batch_id", _text, nullable=False),
+    Column("lane_set", _text, nullable=False),
     _count("waiting"),
     PrimaryKeyConstraint("batch_id", "lane_set", name="pick_key"),
     CheckConstraint("waiting >= 0", name="pick_waiting"),
@@ -184,12 +200,12 @@ pick = Table(
 part = Table(
     "part",
     metadata,
-    Column("batch_id", Text, nullable=False),
+    Column("batch_id", _text, nullable=False),
     Column("number", BigInteger, nullable=False),
     Column("round", BigInteger, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("seq", BigInteger, nullable=False),
-    Column("blob_key", Text, nullable=False),
+    Column("blob_key", _text, nullable=False),
     Column("offset", BigInteger, nullable=False),
     Column("length", BigInteger, nullable=False),
     PrimaryKeyConstraint("batch_id", "number", "round", "epoch", "seq", name="part_key"),
@@ -200,7 +216,7 @@ Index("part_by_blob", part.c.blob_key)
 blob = Table(
     "blob",
     metadata,
-    Column("key", Text, nullable=False),
+    Column("key", _text, nullable=False),
     _count("superseded_at_ms"),
     Column("data", LargeBinary, nullable=False),
     PrimaryKeyConstraint("key", name="blob_key"),
@@ -208,13 +224,17 @@ blob = Table(
 Index(
     "blob_superseded",
     blob.c.superseded_at_ms,
-    sqlite_where=text(SUPERSEDED),
+    **_only(SUPERSEDED),
 )
+
+AS_IT_IS = "ALTER TABLE blob ALTER COLUMN data SET STORAGE EXTERNAL"
+"""What is packed already is not packed again, and a frame of it is read without the rest."""
+event.listen(blob, "after_create", DDL(AS_IT_IS).execute_if(dialect="postgresql"))  # type: ignore[no-untyped-call]
 
 custom_ids = Table(
     "custom_ids",
     metadata,
-    Column("batch_id", Text, nullable=False),
+    Column("batch_id", _text, nullable=False),
     Column("number", BigInteger, nullable=False),
     Column("hashes", LargeBinary, nullable=False),
     PrimaryKeyConstraint("batch_id", "number", name="custom_ids_key"),
@@ -223,7 +243,7 @@ custom_ids = Table(
 tally = Table(
     "tally",
     metadata,
-    Column("batch_id", Text, nullable=False),
+    Column("batch_id", _text, nullable=False),
     Column("round", BigInteger, nullable=False),
     Column("worker_id", BigInteger, nullable=False),
     *[_count(name) for name in TALLY_COLUMNS],
@@ -234,7 +254,7 @@ tally = Table(
 tally_count = Table(
     "tally_count",
     metadata,
-    Column("batch_id", Text, nullable=False),
+    Column("batch_id", _text, nullable=False),
     Column("round", BigInteger, nullable=False),
     Column("worker_id", BigInteger, nullable=False),
     Column("byte", BigInteger, nullable=False),
@@ -246,7 +266,7 @@ tally_count = Table(
 allowance = Table(
     "allowance",
     metadata,
-    Column("batch_id", Text, nullable=False),
+    Column("batch_id", _text, nullable=False),
     Column("worker_id", BigInteger, nullable=False),
     _count("picousd"),
     PrimaryKeyConstraint("batch_id", "worker_id", name="allowance_key"),
@@ -257,13 +277,13 @@ allowance = Table(
 usage = Table(
     "usage",
     metadata,
-    Column("day", Text, nullable=False),
-    Column("account", Text, nullable=False),
-    Column("model", Text, nullable=False),
-    Column("vendor", Text, nullable=False),
-    Column("tenant", Text, nullable=False),
-    Column("key_id", Text, nullable=False),
-    Column("endpoint", Text, nullable=False),
+    Column("day", _text, nullable=False),
+    Column("account", _text, nullable=False),
+    Column("model", _text, nullable=False),
+    Column("vendor", _text, nullable=False),
+    Column("tenant", _text, nullable=False),
+    Column("key_id", _text, nullable=False),
+    Column("endpoint", _text, nullable=False),
     Column("worker_id", BigInteger, nullable=False),
     *[_count(name) for name in USAGE_COLUMNS],
     PrimaryKeyConstraint(
@@ -271,15 +291,15 @@ usage = Table(
     ),
     sqlite_with_rowid=False,
 )
-Index("usage_by_key", usage.c.key_id, sqlite_where=text(HAS_KEY))
+Index("usage_by_key", usage.c.key_id, **_only(HAS_KEY))
 
 worker = Table(
     "worker",
     metadata,
-    Column("id", _serial, primary_key=True, autoincrement=True),
-    Column("name", Text, nullable=False),
-    Column("incarnation", Text, nullable=False),
-    Column("host", Text, nullable=False),
+    _serial("id"),
+    Column("name", _text, nullable=False),
+    Column("incarnation", _text, nullable=False),
+    Column("host", _text, nullable=False),
     _count("pid"),
     _count("started_at_ms"),
     _count("heartbeat_ms"),
@@ -295,15 +315,15 @@ worker = Table(
 Index(
     "worker_live",
     worker.c.id,
-    sqlite_where=text("dead = 0 AND ended = 0"),
+    **_only("dead = 0 AND ended = 0"),
 )
 
 pause = Table(
     "pause",
     metadata,
-    Column("batch_id", Text, nullable=False),
-    Column("cause", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("batch_id", _text, nullable=False),
+    Column("cause", _text, nullable=False),
+    Column("reason", _text, nullable=False),
     _count("since_ms"),
     _words("lane"),
     PrimaryKeyConstraint("batch_id", "cause", name="pause_key"),
@@ -313,8 +333,8 @@ Index("pause_by_lane", pause.c.lane)
 lane_pause = Table(
     "lane_pause",
     metadata,
-    Column("lane", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("lane", _text, nullable=False),
+    Column("reason", _text, nullable=False),
     _count("since_ms"),
     _count("probe_at_ms"),
     PrimaryKeyConstraint("lane", name="lane_pause_key"),
@@ -323,8 +343,8 @@ lane_pause = Table(
 lease = Table(
     "lease",
     metadata,
-    Column("name", Text, nullable=False),
-    Column("owner", Text, nullable=False),
+    Column("name", _text, nullable=False),
+    Column("owner", _text, nullable=False),
     _count("until_ms"),
     PrimaryKeyConstraint("name", name="lease_key"),
 )
@@ -332,12 +352,12 @@ lease = Table(
 api_key = Table(
     "api_key",
     metadata,
-    Column("key_id", Text, nullable=False),
-    Column("digest", Text, nullable=False),
-    Column("shown", Text, nullable=False),  # its first characters, for people
-    Column("account", Text, nullable=False),
+    Column("key_id", _text, nullable=False),
+    Column("digest", _text, nullable=False),
+    Column("shown", _text, nullable=False),  # its first characters, for people
+    Column("account", _text, nullable=False),
     _words("name"),
-    Column("scopes", Text, nullable=False),  # joined by blanks
+    Column("scopes", _text, nullable=False),  # joined by blanks
     _count("created_at_ms"),
     _count("expires_at_ms"),
     _count("revoked_at_ms"),
@@ -351,10 +371,10 @@ api_key = Table(
 idempotency = Table(
     "idempotency",
     metadata,
-    Column("account", Text, nullable=False),
-    Column("key", Text, nullable=False),
-    Column("digest", Text, nullable=False),
-    Column("batch_id", Text, nullable=False),
+    Column("account", _text, nullable=False),
+    Column("key", _text, nullable=False),
+    Column("digest", _text, nullable=False),
+    Column("batch_id", _text, nullable=False),
     _count("created_at_ms"),
     PrimaryKeyConstraint("account", "key", name="idempotency_key"),
     sqlite_with_rowid=False,
@@ -364,16 +384,16 @@ Index("idempotency_by_batch", idempotency.c.batch_id)
 file = Table(
     "file",
     metadata,
-    Column("seq", _serial, primary_key=True, autoincrement=True),
-    Column("file_id", Text, nullable=False),
-    Column("account", Text, nullable=False),
+    _serial("seq"),
+    Column("file_id", _text, nullable=False),
+    Column("account", _text, nullable=False),
     _words("purpose"),  # empty while it arrives
     _words("filename"),
     _count("bytes"),  # of a batch's file -1 until somebody asks
     _count("pieces"),  # blobs of an upload
     _count("created_at_ms"),
     _count("expires_at_ms"),
-    Column("state", Text, nullable=False),  # `kept`: hidden as `deleted` is, while rows of batches lie in it
+    Column("state", _text, nullable=False),  # `kept`: hidden as `deleted` is, while rows of batches lie in it
     _words("owner"),  # the lock of whoever takes it in
     _words("batch_id"),  # of a batch's file: whose rows, and of which round
     _count("round"),
@@ -382,17 +402,17 @@ file = Table(
     sqlite_autoincrement=True,
 )
 Index("file_by_account", file.c.account, file.c.seq)
-Index("file_by_batch", file.c.batch_id, sqlite_where=text(OF_BATCH))
-Index("file_unready", file.c.state, file.c.seq, sqlite_where=text(UNREADY))
-Index("file_expiry", file.c.expires_at_ms, sqlite_where=text(UPLOAD_EXPIRES))
+Index("file_by_batch", file.c.batch_id, **_only(OF_BATCH))
+Index("file_unready", file.c.state, file.c.seq, **_only(UNREADY))
+Index("file_expiry", file.c.expires_at_ms, **_only(UPLOAD_EXPIRES))
 
 file_batch = Table(
     "file_batch",
     metadata,
-    Column("batch_id", Text, nullable=False),
-    Column("file_id", Text, nullable=False),
-    Column("endpoint", Text, nullable=False),
-    Column("completion_window", Text, nullable=False),
+    Column("batch_id", _text, nullable=False),
+    Column("file_id", _text, nullable=False),
+    Column("endpoint", _text, nullable=False),
+    Column("completion_window", _text, nullable=False),
     _count("output_expires_s"),
     _words("model"),  # the one that all its rows name
     _count("in_progress_at_ms"),
@@ -404,14 +424,14 @@ Index("file_batch_by_file", file_batch.c.file_id)
 webhook = Table(
     "webhook",
     metadata,
-    Column("webhook_id", Text, nullable=False),
-    Column("account", Text, nullable=False),
+    Column("webhook_id", _text, nullable=False),
+    Column("account", _text, nullable=False),
     _words("batch_id"),  # the one batch it is for
-    Column("url", Text, nullable=False),
-    Column("events", Text, nullable=False),  # joined by blanks
-    Column("secret", Text, nullable=False),
+    Column("url", _text, nullable=False),
+    Column("events", _text, nullable=False),  # joined by blanks
+    Column("secret", _text, nullable=False),
     _words("description"),
-    Column("headers", Text, nullable=False),  # JSON
+    Column("headers", _text, nullable=False),  # JSON
     _count("created_at_ms"),
     PrimaryKeyConstraint("webhook_id", name="webhook_key"),
 )
@@ -420,16 +440,16 @@ Index("webhook_by_account", webhook.c.account, webhook.c.batch_id)
 delivery = Table(
     "delivery",
     metadata,
-    Column("seq", _serial, primary_key=True, autoincrement=True),
-    Column("delivery_id", Text, nullable=False),
-    Column("webhook_id", Text, nullable=False),
-    Column("account", Text, nullable=False),
-    Column("event_id", Text, nullable=False),
-    Column("type", Text, nullable=False),
-    Column("batch_id", Text, nullable=False),
+    _serial("seq"),
+    Column("delivery_id", _text, nullable=False),
+    Column("webhook_id", _text, nullable=False),
+    Column("account", _text, nullable=False),
+    Column("event_id", _text, nullable=False),
+    Column("type", _text, nullable=False),
+    Column("batch_id", _text, nullable=False),
     _count("round"),
     Column("snapshot", LargeBinary, nullable=False),
-    Column("state", Text, nullable=False),
+    Column("state", _text, nullable=False),
     _count("attempts"),
     _count("waits_used"),
     _count("due_ms"),
@@ -445,13 +465,13 @@ delivery = Table(
 )
 Index("delivery_by_webhook", delivery.c.webhook_id, delivery.c.seq)
 Index("delivery_by_age", delivery.c.created_at_ms)
-Index("delivery_due", delivery.c.due_ms, sqlite_where=text(PENDING))
-Index("delivery_due_by_webhook", delivery.c.webhook_id, delivery.c.due_ms, sqlite_where=text(PENDING))
+Index("delivery_due", delivery.c.due_ms, **_only(PENDING))
+Index("delivery_due_by_webhook", delivery.c.webhook_id, delivery.c.due_ms, **_only(PENDING))
 
 alembic_version = Table(
     "alembic_version",
     MetaData(),
-    Column("version_num", Text, nullable=False),
+    Column("version_num", _text, nullable=False),
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 """Alembic's own, declared apart so that a new file can be stamped without importing Alembic."""

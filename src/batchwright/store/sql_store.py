@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from sqlalchemy import Connection
 
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind
@@ -36,6 +39,7 @@ from batchwright.store import (
     checkpointing,
     closing,
     credit,
+    dialect,
     dropping,
     file_batches,
     files,
@@ -67,44 +71,39 @@ class SqlStore:
     def create_batch(self, batch: NewBatch, segments: Sequence[NewSegment] = (), *, close: bool = False) -> None:
         pieces = list(intake.chunks(segments)) or [()]
         for position, piece in enumerate(pieces):
-            last = position == len(pieces) - 1
-            with self._connections.write() as connection:
-                intake.create(connection, batch)
-                intake.add(connection, batch.batch_id, piece)
-                if close and last:
-                    intake.close(connection, batch.batch_id, batch.created_at_ms)
+            closes = close and position == len(pieces) - 1
+            self._connections.transact(partial(intake.create_with, batch=batch, segments=piece, closes=closes))
 
     def add_segments(self, batch_id: str, segments: Sequence[NewSegment]) -> None:
         for piece in intake.chunks(segments):
-            with self._connections.write() as connection:
-                intake.add(connection, batch_id, piece)
+            self._connections.transact(partial(intake.add, batch_id=batch_id, segments=piece))
 
     def close_intake(self, batch_id: str, now_ms: int, *, digest: str = "") -> None:
-        with self._connections.write() as connection:
+        def close(connection: Connection) -> None:
             if digest:
                 idempotency.complete(connection, batch_id, digest)
             intake.close(connection, batch_id, now_ms)
 
+        self._connections.transact(close)
+
     def drop_batch(self, batch_id: str) -> None:
-        with self._connections.write() as connection:
-            dropping.hide(connection, batch_id)
+        self._connections.transact(lambda connection: dropping.hide(connection, batch_id))
         self._drop(batch_id)
 
     def ended_before(self, before_ms: int, limit: int) -> list[str]:
-        with self._connections.read() as connection:
-            return dropping.ended_before(connection, before_ms, limit)
+        return self._connections.look(lambda connection: dropping.ended_before(connection, before_ms, limit))
 
     def _drop(self, batch_id: str) -> None:
         more = True
         while more:
-            with self._connections.write() as connection:
-                more = dropping.step(connection, batch_id)
+            more = self._connections.transact(lambda connection: dropping.step(connection, batch_id))
 
     # work --------------------------------------------------------------------------------------------------------
 
     def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
-        with self._connections.write() as connection:
-            workers.register(connection, worker, host=host, pid=pid, now_ms=now_ms)
+        self._connections.transact(
+            lambda connection: workers.register(connection, worker, host=host, pid=pid, now_ms=now_ms)
+        )
 
     def heartbeat(
         self,
@@ -115,96 +114,87 @@ class SqlStore:
         lanes: frozenset[str] = frozenset(),
         waits: Sequence[LaneWait] = (),
     ) -> bool:
-        with self._connections.write() as connection:
-            return workers.heartbeat(connection, worker, now_ms=now_ms, words=(note, lanes, waits))
+        words = (note, lanes, waits)
+        return self._connections.transact(
+            lambda connection: workers.heartbeat(connection, worker, now_ms=now_ms, words=words)
+        )
 
     def end_worker(self, worker: WorkerId) -> None:
-        with self._connections.write() as connection:
-            workers.end(connection, worker)
+        self._connections.transact(lambda connection: workers.end(connection, worker))
 
     def mark_dead(self, workers_: Sequence[WorkerId]) -> int:
-        with self._connections.write() as connection:
-            return workers.mark_dead(connection, workers_)
+        return self._connections.transact(lambda connection: workers.mark_dead(connection, workers_))
 
     def live_workers(self) -> list[WorkerRow]:
-        with self._connections.read() as connection:
-            return workers.live(connection)
+        return self._connections.look(workers.live)
 
     def checkpoint(self, checkpoint: Checkpoint) -> CheckpointResult:
         return checkpointing.run(self._connections, checkpoint)
 
     def stop_signals(self, batch_ids: Sequence[str]) -> dict[str, BatchSignals]:
-        with self._connections.read() as connection:
-            return checkpointing.stop_signals(connection, batch_ids)
+        return self._connections.look(lambda connection: checkpointing.stop_signals(connection, batch_ids))
 
     def checkpoint_number(self, worker: WorkerId) -> int:
-        with self._connections.read() as connection:
-            return checkpointing.number_of(connection, worker)
+        return self._connections.look(lambda connection: checkpointing.number_of(connection, worker))
 
     # lanes and pauses --------------------------------------------------------------------------------------------
 
     def pause_lane(self, pause: LanePause) -> None:
-        with self._connections.write() as connection:
-            pausing.pause_lane(connection, pause)
+        self._connections.transact(lambda connection: pausing.pause_lane(connection, pause))
 
     def clear_lane(self, lane: str) -> None:
-        with self._connections.write() as connection:
-            pausing.clear_lane(connection, lane)
+        self._connections.transact(lambda connection: pausing.clear_lane(connection, lane))
 
     def release_lane(self, lane: str) -> None:
-        with self._connections.write() as connection:
-            pausing.release_lane(connection, lane)
+        self._connections.transact(lambda connection: pausing.release_lane(connection, lane))
 
     def lane_pauses(self) -> list[LanePause]:
-        with self._connections.read() as connection:
-            return pausing.lane_pauses(connection)
+        return self._connections.look(pausing.lane_pauses)
 
     def batch_pauses(self, limit: int) -> list[tuple[str, Pause]]:
         with self._connections.read() as connection:
             return pausing.batch_pauses(connection, limit)
 
     def pause_batch(self, batch_id: str, pause: Pause) -> None:
-        with self._connections.write() as connection:
-            turning.pause_batch(connection, batch_id, pause)
+        self._connections.transact(lambda connection: turning.pause_batch(connection, batch_id, pause))
 
     def resume_batch(self, batch_id: str, causes: frozenset[PauseCause] = EVERY_CAUSE) -> None:
-        with self._connections.write() as connection:
-            pausing.resume_batch(connection, batch_id, causes)
+        self._connections.transact(lambda connection: pausing.resume_batch(connection, batch_id, causes))
 
     def set_cap(self, batch_id: str, max_cost_picousd: int, *, soft: bool) -> None:
-        with self._connections.write() as connection:
-            pausing.set_cap(connection, batch_id, max_cost_picousd, soft)
+        self._connections.transact(lambda connection: pausing.set_cap(connection, batch_id, max_cost_picousd, soft))
 
     # closing -----------------------------------------------------------------------------------------------------
 
     def request_close(self, batch_id: str, kind: FailureKind, now_ms: int) -> bool:
-        with self._connections.write() as connection:
-            return closing.request(connection, batch_id, kind, now_ms)
+        return self._connections.transact(lambda connection: closing.request(connection, batch_id, kind, now_ms))
 
     def close_step(self, batch_id: str, now_ms: int, limit: int = 1000) -> int:
-        with self._connections.write() as connection:
-            return closing.step(connection, batch_id, now_ms, limit)
+        return self._connections.transact(lambda connection: closing.step(connection, batch_id, now_ms, limit))
 
     def expire_due(self, now_ms: int) -> list[str]:
-        with self._connections.write() as connection:
-            return closing.expire_due(connection, now_ms)
+        return self._connections.transact(lambda connection: closing.expire_due(connection, now_ms))
 
     def sweep_step(self, now_ms: int, keep_superseded_ms: int = 3_600_000, limit: int = 1000) -> int:
-        with self._connections.read() as connection:
-            interrupted = dropping.begun(connection)
+        interrupted = self._connections.look(dropping.begun)
         for batch_id in interrupted:
             self._drop(batch_id)
-        with self._connections.write() as connection:
+
+        def delete_old(connection: Connection) -> int:
             idempotency.forget_old(connection, now_ms)
+            leases.forget_old(connection, now_ms)
             webhooks.forget_old(connection, now_ms)
-            deleted = blobs.delete_superseded(connection, now_ms - keep_superseded_ms, limit)
+            return blobs.delete_superseded(connection, now_ms - keep_superseded_ms, limit)
+
+        deleted = self._connections.transact(delete_old)
         if deleted or interrupted:
             self._connections.give_back_pages()
         return deleted
 
     def take_lease(self, name: str, owner: WorkerId, now_ms: int, lease_ms: int) -> bool:
-        with self._connections.write() as connection:
-            return leases.take(connection, name, owner, now_ms=now_ms, until_ms=now_ms + lease_ms)
+        return self._connections.transact(
+            lambda connection: leases.take(connection, name, owner, now_ms=now_ms, until_ms=now_ms + lease_ms)
+        )
 
     # rounds ------------------------------------------------------------------------------------------------------
 
@@ -219,8 +209,7 @@ class SqlStore:
     # reading -----------------------------------------------------------------------------------------------------
 
     def get_batch(self, batch_id: str) -> BatchRow:
-        with self._connections.read() as connection:
-            return reading.get_batch(connection, batch_id)
+        return self._connections.look(lambda connection: reading.get_batch(connection, batch_id))
 
     def find_batches(
         self,
@@ -245,8 +234,7 @@ class SqlStore:
             created_after_ms=created_after_ms,
             created_before_ms=created_before_ms,
         )
-        with self._connections.read() as connection:
-            return reading.find_batches(connection, wish, limit)
+        return self._connections.look(lambda connection: reading.find_batches(connection, wish, limit))
 
     def read_segments(
         self,
@@ -267,24 +255,23 @@ class SqlStore:
         return reading.read_segments(self._connections, batch_id, first_index, wish)
 
     def is_held(self, batch_id: str) -> bool:
-        with self._connections.read() as connection:
-            return reading.is_held(connection, batch_id)
+        return self._connections.look(lambda connection: reading.is_held(connection, batch_id))
 
     def open_lane_sets(self, batch_id: str) -> frozenset[str]:
-        with self._connections.read() as connection:
-            return reading.open_lane_sets(connection, batch_id)
+        return self._connections.look(lambda connection: reading.open_lane_sets(connection, batch_id))
 
     def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
         return reading.find_custom_id(self._connections, batch_id, custom_id)
 
     def backlog(self) -> Backlog:
-        with self._connections.read() as connection:
-            return watching.backlog(connection)
+        return self._connections.look(watching.backlog)
 
     def hold_credit(self, worker: WorkerId, key_id: str, picousd: int, least_picousd: int) -> int:
-        with self._connections.write() as connection:
+        def hold(connection: Connection) -> int:
             worker_id = workers.id_of(connection, worker)
             return credit.hold(connection, key_id, worker_id, (picousd, least_picousd))
+
+        return self._connections.transact(hold)
 
     def add_usage(
         self,
@@ -294,193 +281,159 @@ class SqlStore:
         *,
         released: Mapping[str, int] = NOTHING_RELEASED,
     ) -> None:
-        with self._connections.write() as connection:
+        def add(connection: Connection) -> None:
             worker_id = workers.id_of(connection, worker)
             ledger.add_usage(connection, worker_id, deltas)
             for key_id, picousd in released.items():
                 ledger.lower_allowance(connection, key_id, worker_id, picousd)
             credit.pause_spent(connection, {key.key_id for key in deltas}, {}, now_ms)
 
+        self._connections.transact(add)
+
     def read_usage(self, *, since_day: str = "", tenant: str = "") -> list[UsageLine]:
-        with self._connections.read() as connection:
-            return reading.read_usage(connection, since_day, tenant)
+        return self._connections.look(lambda connection: reading.read_usage(connection, since_day, tenant))
 
     # keys --------------------------------------------------------------------------------------------------------
 
     def add_key(self, key: ApiKey, digest: str) -> None:
-        with self._connections.write() as connection:
-            keys.add(connection, key, digest)
+        self._connections.transact(lambda connection: keys.add(connection, key, digest))
 
     def find_key(self, digest: str) -> ApiKey | None:
-        with self._connections.read() as connection:
-            return keys.find(connection, digest)
+        return self._connections.look(lambda connection: keys.find(connection, digest))
 
     def list_keys(self, account: str = "") -> list[ApiKey]:
-        with self._connections.read() as connection:
-            return keys.listed(connection, account)
+        return self._connections.look(lambda connection: keys.listed(connection, account))
 
     def revoke_key(self, key_id: str, now_ms: int) -> bool:
-        with self._connections.write() as connection:
-            return keys.revoke(connection, key_id, now_ms)
+        return self._connections.transact(lambda connection: keys.revoke(connection, key_id, now_ms))
 
     def key_credit(self, key_id: str) -> KeyCredit | None:
-        with self._connections.read() as connection:
-            return credit.of_key(connection, key_id)
+        return self._connections.look(lambda connection: credit.of_key(connection, key_id))
 
     def key_spending(self, account: str) -> dict[str, int]:
-        with self._connections.read() as connection:
-            return credit.spending(connection, account)
+        return self._connections.look(lambda connection: credit.spending(connection, account))
 
     def set_key_budget(self, key_id: str, picousd: int) -> bool:
-        with self._connections.write() as connection:
-            return credit.set_budget(connection, key_id, picousd)
+        return self._connections.transact(lambda connection: credit.set_budget(connection, key_id, picousd))
 
     def touch_keys(self, used: Mapping[str, int]) -> None:
-        with self._connections.write() as connection:
-            keys.touch(connection, used)
+        self._connections.transact(lambda connection: keys.touch(connection, used))
 
     # webhooks ----------------------------------------------------------------------------------------------------
 
     def add_webhook(self, webhook: Webhook, wish: Idempotency | None) -> None:
-        with self._connections.write() as connection:
+        def add(connection: Connection) -> None:
             if wish is not None:
                 place = (webhook.account, webhook.webhook_id)
                 idempotency.keep(connection, wish, place, webhook.created_at_ms)
             webhooks.add(connection, webhook)
 
+        self._connections.transact(add)
+
     def find_webhook(self, account: str, webhook_id: str) -> Webhook | None:
-        with self._connections.read() as connection:
-            return webhooks.find(connection, account, webhook_id)
+        return self._connections.look(lambda connection: webhooks.find(connection, account, webhook_id))
 
     def list_webhooks(self, account: str) -> list[Webhook]:
-        with self._connections.read() as connection:
-            return webhooks.listed(connection, account)
+        return self._connections.look(lambda connection: webhooks.listed(connection, account))
 
     def delete_webhook(self, account: str, webhook_id: str) -> bool:
-        with self._connections.write() as connection:
-            found = webhooks.remove(connection, account, webhook_id)
+        found = self._connections.transact(lambda connection: webhooks.remove(connection, account, webhook_id))
         more = found
         while more:
-            with self._connections.write() as connection:
-                more = webhooks.drop_deliveries(connection, webhook_id)
+            more = self._connections.transact(lambda connection: webhooks.drop_deliveries(connection, webhook_id))
         return found
 
     def list_deliveries(self, webhook_id: str, *, before: int, limit: int) -> list[Delivery]:
-        with self._connections.read() as connection:
-            return webhooks.page(connection, webhook_id, before, limit)
+        return self._connections.look(lambda connection: webhooks.page(connection, webhook_id, before, limit))
 
     def replay_delivery(self, account: str, delivery_id: str, now_ms: int) -> Delivery | None:
-        with self._connections.write() as connection:
-            return webhooks.replay(connection, account, delivery_id, now_ms)
+        return self._connections.transact(lambda connection: webhooks.replay(connection, account, delivery_id, now_ms))
 
     def has_due_deliveries(self, now_ms: int) -> bool:
-        with self._connections.read() as connection:
-            return webhooks.has_due(connection, now_ms)
+        return self._connections.look(lambda connection: webhooks.has_due(connection, now_ms))
 
     def claim_deliveries(self, wish: DeliveryWish) -> list[ClaimedDelivery]:
-        with self._connections.write() as connection:
-            return webhooks.claim(connection, wish)
+        return self._connections.transact(lambda connection: webhooks.claim(connection, wish))
 
     def finish_delivery(self, claimed: ClaimedDelivery, end: AttemptEnd, now_ms: int) -> bool:
-        with self._connections.write() as connection:
-            return webhooks.finish(connection, claimed, end, now_ms)
+        return self._connections.transact(lambda connection: webhooks.finish(connection, claimed, end, now_ms))
 
     def delivery_owners(self) -> frozenset[str]:
-        with self._connections.read() as connection:
-            return webhooks.owners(connection)
+        return self._connections.look(webhooks.owners)
 
     def release_deliveries(self, owner: str, now_ms: int) -> int:
-        with self._connections.write() as connection:
-            return webhooks.release(connection, owner, now_ms)
+        return self._connections.transact(lambda connection: webhooks.release(connection, owner, now_ms))
 
     # ids and the file itself -------------------------------------------------------------------------------------
 
     def find_idempotent(self, account: str, key: str, now_ms: int) -> IdempotentBatch | None:
-        with self._connections.read() as connection:
-            return idempotency.find(connection, (account, key), now_ms)
+        return self._connections.look(lambda connection: idempotency.find(connection, (account, key), now_ms))
 
     # files -------------------------------------------------------------------------------------------------------
 
     def begin_file(self, file_id: str, account: str, *, owner: str, now_ms: int) -> None:
-        with self._connections.write() as connection:
-            files.begin(connection, (file_id, account, owner), now_ms)
+        self._connections.transact(lambda connection: files.begin(connection, (file_id, account, owner), now_ms))
 
     def add_pieces(self, file_id: str, packed: Sequence[bytes]) -> None:
-        with self._connections.write() as connection:
-            files.add_pieces(connection, file_id, packed)
+        self._connections.transact(lambda connection: files.add_pieces(connection, file_id, packed))
 
     def finish_file(self, file: StoredFile) -> None:
-        with self._connections.write() as connection:
-            files.finish(connection, file)
+        self._connections.transact(lambda connection: files.finish(connection, file))
 
     def find_file(self, account: str, file_id: str, now_ms: int) -> StoredFile:
-        with self._connections.read() as connection:
-            return files.get(connection, (account, file_id), now_ms)
+        return self._connections.look(lambda connection: files.get(connection, (account, file_id), now_ms))
 
     def list_files(self, account: str, page: FilePage, now_ms: int) -> list[StoredFile]:
-        with self._connections.read() as connection:
-            return files.listed(connection, (account, page), now_ms)
+        return self._connections.look(lambda connection: files.listed(connection, (account, page), now_ms))
 
     def read_piece(self, file_id: str, number: int) -> bytes:
-        with self._connections.read() as connection:
-            return files.read_piece(connection, file_id, number)
+        return self._connections.look(lambda connection: files.read_piece(connection, file_id, number))
 
     def count_pieces(self, file_id: str) -> int:
-        with self._connections.read() as connection:
-            return files.count_pieces(connection, file_id)
+        return self._connections.look(lambda connection: files.count_pieces(connection, file_id))
 
     def set_file_size(self, file_id: str, size: int) -> None:
-        with self._connections.write() as connection:
-            files.set_size(connection, file_id, size)
+        self._connections.transact(lambda connection: files.set_size(connection, file_id, size))
 
     def hide_file(self, file_id: str) -> None:
-        with self._connections.write() as connection:
-            files.hide(connection, file_id)
+        self._connections.transact(lambda connection: files.hide(connection, file_id))
 
-    def arriving_files(self) -> list[tuple[str, str]]:
-        with self._connections.read() as connection:
-            return files.arriving(connection)
+    def arriving_files(self) -> list[tuple[str, str, int]]:
+        return self._connections.look(files.arriving)
 
     def sweep_files(self, now_ms: int) -> int:
-        with self._connections.read() as connection:
-            gone = files.gone(connection, now_ms)
+        gone = self._connections.look(lambda connection: files.gone(connection, now_ms))
         if not gone:
             return 0
-        with self._connections.write() as connection:
-            swept = sum(files.sweep_step(connection, file_id, now_ms) for file_id in gone)
+        swept = self._connections.transact(
+            lambda connection: sum(files.sweep_step(connection, file_id, now_ms) for file_id in gone)
+        )
         self._connections.give_back_pages()
         return swept
 
     def create_file_batch(self, batch: NewBatch, row: FileBatchRow) -> None:
-        with self._connections.write() as connection:
-            file_batches.create(connection, batch, row)
+        self._connections.transact(lambda connection: file_batches.create(connection, batch, row))
 
     def begin_intake_again(self, batch_id: str) -> None:
         more = True
         while more:
-            with self._connections.write() as connection:
-                more = dropping.empty_step(connection, batch_id)
+            more = self._connections.transact(lambda connection: dropping.empty_step(connection, batch_id))
 
     def close_file_intake(self, batch_id: str, now_ms: int, *, model: str) -> None:
-        with self._connections.write() as connection:
-            file_batches.close(connection, batch_id, now_ms, model)
+        self._connections.transact(lambda connection: file_batches.close(connection, batch_id, now_ms, model))
 
     def refuse_file_batch(self, batch_id: str, errors: Sequence[LineError], now_ms: int) -> None:
         self.begin_intake_again(batch_id)
-        with self._connections.write() as connection:
-            file_batches.refuse(connection, batch_id, errors, now_ms)
+        self._connections.transact(lambda connection: file_batches.refuse(connection, batch_id, errors, now_ms))
 
     def accepting_file_batches(self) -> list[str]:
-        with self._connections.read() as connection:
-            return file_batches.accepting(connection)
+        return self._connections.look(file_batches.accepting)
 
     def get_file_batch(self, batch_id: str) -> FileBatchRow:
-        with self._connections.read() as connection:
-            return file_batches.get(connection, batch_id)
+        return self._connections.look(lambda connection: file_batches.get(connection, batch_id))
 
     def list_file_batches(self, account: str, *, after: str, limit: int) -> list[FileBatchRow]:
-        with self._connections.read() as connection:
-            return file_batches.listed(connection, (account, after), limit)
+        return self._connections.look(lambda connection: file_batches.listed(connection, (account, after), limit))
 
     def id_hashes(self, batch_id: str) -> Iterator[bytes]:
         return reading.id_hashes(self._connections, batch_id)
@@ -491,9 +444,11 @@ class SqlStore:
     def changes(self) -> int:
         return self._connections.changes()
 
+    def now_ms(self, own_ms: int) -> int:
+        return self._connections.look(lambda connection: dialect.now_ms(connection, own_ms))
+
     def check(self, batch_id: str) -> list[str]:
-        with self._connections.read() as connection:
-            return checking.check(connection, batch_id)
+        return self._connections.look(lambda connection: checking.check(connection, batch_id))
 
     def close(self) -> None:
         self._connections.close()

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, update
 
 from batchwright.core.batch_state import Pause, derive
 from batchwright.core.webhooks import EventType, event_of
-from batchwright.store import batches, output_files, pausing, reading, webhooks
+from batchwright.store import batches, dialect, output_files, pausing, reading, webhooks
 from batchwright.store.schema import batch
 
 _FEWER_OPEN = (
@@ -43,6 +43,7 @@ def lower_open(connection: Connection, batch_id: str, segments: int, now_ms: int
 def settle_if_done(connection: Connection, batch_id: str, now_ms: int) -> bool:
     settled = connection.execute(_SETTLE, {"of_batch": batch_id, "now_ms": now_ms}).rowcount > 0
     if settled:
+        dialect.wake_others(connection)
         output_files.publish(connection, batch_id, now_ms)
         _tell(connection, batch_id, now_ms)
     return settled
@@ -59,6 +60,7 @@ def refuse(connection: Connection, batch_id: str, now_ms: int) -> bool:
 def add_pause(connection: Connection, batch_id: str, fact: Pause) -> None:
     """The first fact of a cause stands. The first of all pauses the batch, and that is told."""
     if pausing.add_fact(connection, batch_id, fact) == 1:
+        dialect.wake_others(connection)
         _tell(connection, batch_id, fact.since_ms)
 
 

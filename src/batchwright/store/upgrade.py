@@ -1,7 +1,8 @@
-"""Which schema a file has, and bringing it to the present one.
+"""Which schema a database has, and bringing it to the present one.
 
-A new file is made from the metadata and stamped; Alembic is imported only for an older one, because its import costs
-more than a small run.
+A new one is made from the metadata and stamped; Alembic is imported only for an older one, because its import costs
+more than a small run. A state file is brought up to date by whoever opens it. A server's database is not: processes of
+the older version may be at work on it, so that a person says when (`batchwright db upgrade`).
 """
 
 from __future__ import annotations
@@ -14,53 +15,73 @@ from batchwright.store.connections import Connections
 from batchwright.store.migrations import HEAD, REVISIONS
 from batchwright.store.schema import alembic_version, metadata
 
+TURN = "batchwright schema"
 
-def prepare_schema(connections: Connections, name: str) -> None:
-    """Makes, checks or upgrades the schema. Raises StoreError for a file of a version that is not known here, or one
-    that is not ours."""
+
+def prepare_schema(connections: Connections) -> None:
+    """Makes, checks or upgrades the schema. Raises StoreError for one of a version that is not known here, for one that
+    is not ours, and for an older one that is not to be upgraded without being asked."""
     with connections.read() as connection:
-        present = _revision(connection, name)
-    if present == HEAD:
-        return
-    with connections.write() as connection:
-        # Asked again under the lock: another process may have made or upgraded the file meanwhile.
-        present = _revision(connection, name)
+        present = _checked(connection, connections)
+    if present != HEAD:
+        upgrade(connections)
+
+
+def upgrade(connections: Connections) -> bool:
+    """Makes the schema or brings it up to date; False: it is the present one already. Raises StoreError as above."""
+
+    def make(connection: Connection) -> bool:
+        # Asked again in its turn: another process may have made or upgraded it meanwhile.
+        dialect.wait_for_turn(connection, TURN)
+        present = _revision(connection, connections)
         if present is None:
             metadata.create_all(connection)
             alembic_version.create(connection)
             connection.execute(alembic_version.insert(), {"version_num": HEAD})
         elif present != HEAD:
             migrate(connection)
+        return present != HEAD
+
+    return connections.transact(make)
 
 
-def is_present(connections: Connections, name: str) -> bool:
-    """Whether the file has the present schema; False for an empty one too. Raises StoreError as `prepare_schema`."""
+def is_present(connections: Connections) -> bool:
+    """Whether it has the present schema; False: it gets it at the first use. Raises StoreError as `prepare_schema`."""
     with connections.read() as connection:
-        return _revision(connection, name) == HEAD
+        return _checked(connection, connections) == HEAD
+
+
+def _checked(connection: Connection, connections: Connections) -> str | None:
+    """As `_revision`, where that is one to go on from. Raises StoreError."""
+    present = _revision(connection, connections)
+    if present is not None and present != HEAD and not connections.upgrades_itself:
+        raise StoreError(
+            f"{connections.name} has the schema {present or 'of no version'!r}, which is older than that of this "
+            f"program, {HEAD!r}. End the processes of the older version, then run `batchwright db upgrade`."
+        )
+    return present
 
 
 def migrate(connection: Connection) -> None:
-    """Runs the migrations that the file lacks, all in the connection's transaction."""
-    from batchwright.store.migrations.run import upgrade
+    """Runs the migrations that the database lacks, all in the connection's transaction."""
+    from batchwright.store.migrations.run import upgrade as run
 
-    upgrade(connection)
+    run(connection)
 
 
-def _revision(connection: Connection, name: str) -> str | None:
-    """The file's revision: None for a new file, empty for one that no migration has come to."""
+def _revision(connection: Connection, connections: Connections) -> str | None:
+    """Its revision: None for a new one, empty for one that no migration has come to."""
     tables = dialect.table_names(connection)
     if not tables:
         return None
     if alembic_version.name not in tables:
         raise StoreError(
-            f"The state file {name} is a database, but not one of batchwright. Move that file away, or name another "
-            f"folder with BATCHWRIGHT_HOME."
+            f"{connections.name} is a database, but not one of batchwright. To begin anew, {connections.elsewhere}."
         )
     found = connection.execute(select(alembic_version.c.version_num)).scalar_one_or_none() or ""
     if found and found not in REVISIONS:
         raise StoreError(
-            f"The state file {name} was made by another version of batchwright (its schema is {found!r}, that of this "
-            f"program is {HEAD!r}). Use that version for its batches; or move the file away, or name another folder "
-            f"with BATCHWRIGHT_HOME, to begin anew."
+            f"{connections.name} was made by another version of batchwright (its schema is {found!r}, that of this "
+            f"program is {HEAD!r}). Use that version for its batches; or, to begin anew, {connections.elsewhere}."
         )
     return found

@@ -208,9 +208,11 @@ def _chosen(wish: DeliveryWish) -> Any:
     return (
         select(delivery)
         .join(ranked, ranked.c.seq == delivery.c.seq)
-        .where(ranked.c.turn <= wish.per_webhook)
+        .where(*due, ranked.c.turn <= wish.per_webhook)
         .order_by(delivery.c.due_ms, delivery.c.seq)
         .limit(wish.limit)
+        # What another sender claims at this moment is left to it; it was due when it was chosen, and is asked again.
+        .with_for_update(of=delivery, skip_locked=True)
     )
 
 

@@ -18,11 +18,25 @@ from batchwright.store.prepared import Prepared
 from batchwright.store.schema import HAS_HOLDER, segment, worker
 
 _ADD = dialect.insert_or_keep(worker)
-_OLDER = select(worker).where(
-    worker.c.name == bindparam("name"), worker.c.incarnation != bindparam("incarnation"), text("dead = 0 AND ended = 0")
+# Locked, as its own checkpoints lock it: whoever takes a worker for dead waits for one that is on its way.
+_OLDER = (
+    select(worker)
+    .where(
+        worker.c.name == bindparam("name"),
+        worker.c.incarnation != bindparam("incarnation"),
+        text("dead = 0 AND ended = 0"),
+    )
+    .order_by(worker.c.id)
+    .with_for_update()
 )
-_ONE = select(worker).where(
-    worker.c.name == bindparam("name"), worker.c.incarnation == bindparam("incarnation"), text("dead = 0 AND ended = 0")
+_ONE = (
+    select(worker)
+    .where(
+        worker.c.name == bindparam("name"),
+        worker.c.incarnation == bindparam("incarnation"),
+        text("dead = 0 AND ended = 0"),
+    )
+    .with_for_update()
 )
 _ID = select(worker.c.id).where(worker.c.name == bindparam("name"), worker.c.incarnation == bindparam("incarnation"))
 _LIVE = select(worker).where(text("dead = 0 AND ended = 0")).order_by(worker.c.id)
@@ -68,6 +82,7 @@ _LOST_ALONE = (
 
 def register(connection: Connection, who: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
     """Older incarnations of the name are dead from here on."""
+    dialect.wait_for_turn(connection, f"worker {who.name}")  # two incarnations at once would not see each other
     for row in connection.execute(_OLDER, {"name": who.name, "incarnation": who.incarnation}).all():
         _mark_dead(connection, row)
     values = {

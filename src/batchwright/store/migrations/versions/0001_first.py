@@ -5,17 +5,26 @@ Revision 0001d, after none.
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0001d"
 down_revision = None
 
+TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-def upgrade() -> None:
+
+def _only(condition: str) -> dict[str, Any]:
+    return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
+
+
+def upgrade() -> None:  # noqa: PLR0915  # a list of tables
     op.create_table(
         "allowance",
-        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("batch_id", TEXT, nullable=False),
         sa.Column("worker_id", sa.BigInteger(), nullable=False),
         sa.Column("picousd", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("batch_id", "worker_id", name="allowance_key"),
@@ -24,12 +33,12 @@ def upgrade() -> None:
     )
     op.create_table(
         "api_key",
-        sa.Column("key_id", sa.Text(), nullable=False),
-        sa.Column("digest", sa.Text(), nullable=False),
-        sa.Column("shown", sa.Text(), nullable=False),
-        sa.Column("account", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), server_default=sa.text("''"), nullable=False),
-        sa.Column("scopes", sa.Text(), nullable=False),
+        sa.Column("key_id", TEXT, nullable=False),
+        sa.Column("digest", TEXT, nullable=False),
+        sa.Column("shown", TEXT, nullable=False),
+        sa.Column("account", TEXT, nullable=False),
+        sa.Column("name", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("scopes", TEXT, nullable=False),
         sa.Column("created_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("expires_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("revoked_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
@@ -41,10 +50,10 @@ def upgrade() -> None:
     )
     op.create_table(
         "idempotency",
-        sa.Column("account", sa.Text(), nullable=False),
-        sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("digest", sa.Text(), nullable=False),
-        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("account", TEXT, nullable=False),
+        sa.Column("key", TEXT, nullable=False),
+        sa.Column("digest", TEXT, nullable=False),
+        sa.Column("batch_id", TEXT, nullable=False),
         sa.Column("created_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("account", "key", name="idempotency_key"),
         sqlite_with_rowid=False,
@@ -52,18 +61,18 @@ def upgrade() -> None:
     op.create_index("idempotency_by_batch", "idempotency", ["batch_id"], unique=False)
     op.create_table(
         "file",
-        sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
-        sa.Column("file_id", sa.Text(), nullable=False),
-        sa.Column("account", sa.Text(), nullable=False),
-        sa.Column("purpose", sa.Text(), server_default=sa.text("''"), nullable=False),
-        sa.Column("filename", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("seq", NUMBER, sa.Identity(), autoincrement=True, nullable=False),
+        sa.Column("file_id", TEXT, nullable=False),
+        sa.Column("account", TEXT, nullable=False),
+        sa.Column("purpose", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("filename", TEXT, server_default=sa.text("''"), nullable=False),
         sa.Column("bytes", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("pieces", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("created_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("expires_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("owner", sa.Text(), server_default=sa.text("''"), nullable=False),
-        sa.Column("batch_id", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("state", TEXT, nullable=False),
+        sa.Column("owner", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("batch_id", TEXT, server_default=sa.text("''"), nullable=False),
         sa.Column("round", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("seq"),
         sa.UniqueConstraint("file_id", name="file_by_id"),
@@ -71,29 +80,29 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("file_by_account", "file", ["account", "seq"], unique=False)
-    op.create_index("file_by_batch", "file", ["batch_id"], unique=False, sqlite_where=sa.text("batch_id <> ''"))
+    op.create_index("file_by_batch", "file", ["batch_id"], unique=False, **_only("batch_id <> ''"))
     op.create_index(
         "file_expiry",
         "file",
         ["expires_at_ms"],
         unique=False,
-        sqlite_where=sa.text("state = 'ready' AND batch_id = '' AND expires_at_ms > 0"),
+        **_only("state = 'ready' AND batch_id = '' AND expires_at_ms > 0"),
     )
     op.create_index(
         "file_unready",
         "file",
         ["state", "seq"],
         unique=False,
-        sqlite_where=sa.text("state IN ('arriving', 'deleted') AND batch_id = ''"),
+        **_only("state IN ('arriving', 'deleted') AND batch_id = ''"),
     )
     op.create_table(
         "file_batch",
-        sa.Column("batch_id", sa.Text(), nullable=False),
-        sa.Column("file_id", sa.Text(), nullable=False),
-        sa.Column("endpoint", sa.Text(), nullable=False),
-        sa.Column("completion_window", sa.Text(), nullable=False),
+        sa.Column("batch_id", TEXT, nullable=False),
+        sa.Column("file_id", TEXT, nullable=False),
+        sa.Column("endpoint", TEXT, nullable=False),
+        sa.Column("completion_window", TEXT, nullable=False),
         sa.Column("output_expires_s", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("model", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("model", TEXT, server_default=sa.text("''"), nullable=False),
         sa.Column("in_progress_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("cancelling_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("errors", sa.LargeBinary(), nullable=False),
@@ -102,19 +111,19 @@ def upgrade() -> None:
     op.create_index("file_batch_by_file", "file_batch", ["file_id"], unique=False)
     op.create_table(
         "batch",
-        sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
-        sa.Column("batch_id", sa.Text(), nullable=False),
-        sa.Column("account", sa.Text(), nullable=False),
-        sa.Column("key_id", sa.Text(), server_default=sa.text("''"), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("identity", sa.Text(), nullable=False),
+        sa.Column("seq", NUMBER, sa.Identity(), autoincrement=True, nullable=False),
+        sa.Column("batch_id", TEXT, nullable=False),
+        sa.Column("account", TEXT, nullable=False),
+        sa.Column("key_id", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("source", TEXT, nullable=False),
+        sa.Column("identity", TEXT, nullable=False),
         sa.Column("spec", sa.LargeBinary(), nullable=False),
-        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("owner", TEXT, nullable=False),
         sa.Column("created_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("deadline_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("settled_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("phase", sa.Text(), nullable=False),
-        sa.Column("closing", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("phase", TEXT, nullable=False),
+        sa.Column("closing", TEXT, server_default=sa.text("''"), nullable=False),
         sa.Column("paused", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("gate_passed", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("round", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
@@ -140,71 +149,69 @@ def upgrade() -> None:
     op.create_index("batch_by_identity", "batch", ["identity"], unique=False)
     op.create_index("batch_by_phase", "batch", ["phase"], unique=False)
     op.create_index("batch_by_source", "batch", ["source"], unique=False)
-    op.create_index("batch_ended", "batch", ["settled_at_ms"], unique=False, sqlite_where=sa.text("settled_at_ms > 0"))
+    op.create_index("batch_ended", "batch", ["settled_at_ms"], unique=False, **_only("settled_at_ms > 0"))
     op.create_index(
         "batch_unsettled_of_key",
         "batch",
         ["key_id"],
         unique=False,
-        sqlite_where=sa.text("phase <> 'settled' AND phase <> 'refused' AND phase <> 'dropping' AND key_id <> ''"),
+        **_only("phase <> 'settled' AND phase <> 'refused' AND phase <> 'dropping' AND key_id <> ''"),
     )
     op.create_index(
         "batch_claimable",
         "batch",
         ["turn", "seq"],
         unique=False,
-        sqlite_where=sa.text("phase = 'open' AND closing = '' AND paused = 0"),
+        **_only("phase = 'open' AND closing = '' AND paused = 0"),
     )
-    op.create_index(
-        "batch_closing", "batch", ["seq"], unique=False, sqlite_where=sa.text("phase = 'open' AND closing <> ''")
-    )
+    op.create_index("batch_closing", "batch", ["seq"], unique=False, **_only("phase = 'open' AND closing <> ''"))
     op.create_index(
         "batch_deadline",
         "batch",
         ["deadline_ms"],
         unique=False,
-        sqlite_where=sa.text("phase = 'open' AND closing = '' AND deadline_ms > 0"),
+        **_only("phase = 'open' AND closing = '' AND deadline_ms > 0"),
     )
     op.create_table(
         "blob",
-        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("key", TEXT, nullable=False),
         sa.Column("superseded_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("data", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("key", name="blob_key"),
     )
-    op.create_index(
-        "blob_superseded", "blob", ["superseded_at_ms"], unique=False, sqlite_where=sa.text("superseded_at_ms > 0")
-    )
+    if op.get_context().dialect.name == "postgresql":
+        op.execute("ALTER TABLE blob ALTER COLUMN data SET STORAGE EXTERNAL")
+    op.create_index("blob_superseded", "blob", ["superseded_at_ms"], unique=False, **_only("superseded_at_ms > 0"))
     op.create_table(
         "custom_ids",
-        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("batch_id", TEXT, nullable=False),
         sa.Column("number", sa.BigInteger(), nullable=False),
         sa.Column("hashes", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("batch_id", "number", name="custom_ids_key"),
     )
     op.create_table(
         "lane_pause",
-        sa.Column("lane", sa.Text(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("lane", TEXT, nullable=False),
+        sa.Column("reason", TEXT, nullable=False),
         sa.Column("since_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("probe_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("lane", name="lane_pause_key"),
     )
     op.create_table(
         "lease",
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("name", TEXT, nullable=False),
+        sa.Column("owner", TEXT, nullable=False),
         sa.Column("until_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("name", name="lease_key"),
     )
     op.create_table(
         "part",
-        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("batch_id", TEXT, nullable=False),
         sa.Column("number", sa.BigInteger(), nullable=False),
         sa.Column("round", sa.BigInteger(), nullable=False),
         sa.Column("epoch", sa.BigInteger(), nullable=False),
         sa.Column("seq", sa.BigInteger(), nullable=False),
-        sa.Column("blob_key", sa.Text(), nullable=False),
+        sa.Column("blob_key", TEXT, nullable=False),
         sa.Column("offset", sa.BigInteger(), nullable=False),
         sa.Column("length", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("batch_id", "number", "round", "epoch", "seq", name="part_key"),
@@ -213,18 +220,18 @@ def upgrade() -> None:
     op.create_index("part_by_blob", "part", ["blob_key"], unique=False)
     op.create_table(
         "pause",
-        sa.Column("batch_id", sa.Text(), nullable=False),
-        sa.Column("cause", sa.Text(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("batch_id", TEXT, nullable=False),
+        sa.Column("cause", TEXT, nullable=False),
+        sa.Column("reason", TEXT, nullable=False),
         sa.Column("since_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("lane", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("lane", TEXT, server_default=sa.text("''"), nullable=False),
         sa.PrimaryKeyConstraint("batch_id", "cause", name="pause_key"),
     )
     op.create_index("pause_by_lane", "pause", ["lane"], unique=False)
     op.create_table(
         "pick",
-        sa.Column("batch_id", sa.Text(), nullable=False),
-        sa.Column("lane_set", sa.Text(), nullable=False),
+        sa.Column("batch_id", TEXT, nullable=False),
+        sa.Column("lane_set", TEXT, nullable=False),
         sa.Column("waiting", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("batch_id", "lane_set", name="pick_key"),
         sa.CheckConstraint("waiting >= 0", name="pick_waiting"),
@@ -232,13 +239,13 @@ def upgrade() -> None:
     )
     op.create_table(
         "segment",
-        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("batch_id", TEXT, nullable=False),
         sa.Column("number", sa.BigInteger(), nullable=False),
         sa.Column("first_index", sa.BigInteger(), nullable=False),
         sa.Column("row_map", sa.LargeBinary(), nullable=False),
         sa.Column("previous_map", sa.LargeBinary(), nullable=True),
         sa.Column("open", sa.BigInteger(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("state", TEXT, nullable=False),
         sa.Column("round", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("epoch", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("holder", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
@@ -247,32 +254,28 @@ def upgrade() -> None:
         sa.Column("lost_alone", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("window", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("not_before_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("closed_as", sa.Text(), server_default=sa.text("''"), nullable=False),
-        sa.Column("lane_set", sa.Text(), nullable=False),
-        sa.Column("all_lanes", sa.Text(), nullable=False),
+        sa.Column("closed_as", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("lane_set", TEXT, nullable=False),
+        sa.Column("all_lanes", TEXT, nullable=False),
         sa.Column("input_bytes", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("batch_id", "number", name="segment_key"),
         sa.CheckConstraint("state IN ('waiting', 'parked', 'held', 'settled')", name="segment_state"),
         sa.CheckConstraint("(state = 'settled') = (open = 0)", name="segment_settled"),
     )
-    op.create_index("segment_by_holder", "segment", ["holder"], unique=False, sqlite_where=sa.text("holder <> 0"))
+    op.create_index("segment_by_holder", "segment", ["holder"], unique=False, **_only("holder <> 0"))
     op.create_index("segment_by_row", "segment", ["batch_id", "first_index"], unique=True)
-    op.create_index(
-        "segment_parked", "segment", ["not_before_ms"], unique=False, sqlite_where=sa.text("state = 'parked'")
-    )
-    op.create_index(
-        "segment_unsettled", "segment", ["batch_id", "number"], unique=False, sqlite_where=sa.text("open > 0")
-    )
+    op.create_index("segment_parked", "segment", ["not_before_ms"], unique=False, **_only("state = 'parked'"))
+    op.create_index("segment_unsettled", "segment", ["batch_id", "number"], unique=False, **_only("open > 0"))
     op.create_index(
         "segment_waiting",
         "segment",
         ["batch_id", "lane_set", "rank"],
         unique=False,
-        sqlite_where=sa.text("state = 'waiting'"),
+        **_only("state = 'waiting'"),
     )
     op.create_table(
         "tally",
-        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("batch_id", TEXT, nullable=False),
         sa.Column("round", sa.BigInteger(), nullable=False),
         sa.Column("worker_id", sa.BigInteger(), nullable=False),
         sa.Column("attempts", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
@@ -293,7 +296,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "tally_count",
-        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("batch_id", TEXT, nullable=False),
         sa.Column("round", sa.BigInteger(), nullable=False),
         sa.Column("worker_id", sa.BigInteger(), nullable=False),
         sa.Column("byte", sa.BigInteger(), nullable=False),
@@ -303,13 +306,13 @@ def upgrade() -> None:
     )
     op.create_table(
         "usage",
-        sa.Column("day", sa.Text(), nullable=False),
-        sa.Column("account", sa.Text(), nullable=False),
-        sa.Column("model", sa.Text(), nullable=False),
-        sa.Column("vendor", sa.Text(), nullable=False),
-        sa.Column("tenant", sa.Text(), nullable=False),
-        sa.Column("key_id", sa.Text(), nullable=False),
-        sa.Column("endpoint", sa.Text(), nullable=False),
+        sa.Column("day", TEXT, nullable=False),
+        sa.Column("account", TEXT, nullable=False),
+        sa.Column("model", TEXT, nullable=False),
+        sa.Column("vendor", TEXT, nullable=False),
+        sa.Column("tenant", TEXT, nullable=False),
+        sa.Column("key_id", TEXT, nullable=False),
+        sa.Column("endpoint", TEXT, nullable=False),
         sa.Column("worker_id", sa.BigInteger(), nullable=False),
         sa.Column("answers", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("prompt_tokens", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
@@ -323,40 +326,40 @@ def upgrade() -> None:
         ),
         sqlite_with_rowid=False,
     )
-    op.create_index("usage_by_key", "usage", ["key_id"], unique=False, sqlite_where=sa.text("key_id <> ''"))
+    op.create_index("usage_by_key", "usage", ["key_id"], unique=False, **_only("key_id <> ''"))
     op.create_table(
         "webhook",
-        sa.Column("webhook_id", sa.Text(), nullable=False),
-        sa.Column("account", sa.Text(), nullable=False),
-        sa.Column("batch_id", sa.Text(), server_default=sa.text("''"), nullable=False),
-        sa.Column("url", sa.Text(), nullable=False),
-        sa.Column("events", sa.Text(), nullable=False),
-        sa.Column("secret", sa.Text(), nullable=False),
-        sa.Column("description", sa.Text(), server_default=sa.text("''"), nullable=False),
-        sa.Column("headers", sa.Text(), nullable=False),
+        sa.Column("webhook_id", TEXT, nullable=False),
+        sa.Column("account", TEXT, nullable=False),
+        sa.Column("batch_id", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("url", TEXT, nullable=False),
+        sa.Column("events", TEXT, nullable=False),
+        sa.Column("secret", TEXT, nullable=False),
+        sa.Column("description", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("headers", TEXT, nullable=False),
         sa.Column("created_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("webhook_id", name="webhook_key"),
     )
     op.create_index("webhook_by_account", "webhook", ["account", "batch_id"], unique=False)
     op.create_table(
         "delivery",
-        sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
-        sa.Column("delivery_id", sa.Text(), nullable=False),
-        sa.Column("webhook_id", sa.Text(), nullable=False),
-        sa.Column("account", sa.Text(), nullable=False),
-        sa.Column("event_id", sa.Text(), nullable=False),
-        sa.Column("type", sa.Text(), nullable=False),
-        sa.Column("batch_id", sa.Text(), nullable=False),
+        sa.Column("seq", NUMBER, sa.Identity(), autoincrement=True, nullable=False),
+        sa.Column("delivery_id", TEXT, nullable=False),
+        sa.Column("webhook_id", TEXT, nullable=False),
+        sa.Column("account", TEXT, nullable=False),
+        sa.Column("event_id", TEXT, nullable=False),
+        sa.Column("type", TEXT, nullable=False),
+        sa.Column("batch_id", TEXT, nullable=False),
         sa.Column("round", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("snapshot", sa.LargeBinary(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("state", TEXT, nullable=False),
         sa.Column("attempts", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("waits_used", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("due_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("epoch", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("owner", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("owner", TEXT, server_default=sa.text("''"), nullable=False),
         sa.Column("last_status", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("last_error", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("last_error", TEXT, server_default=sa.text("''"), nullable=False),
         sa.Column("created_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("last_attempt_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("seq"),
@@ -366,31 +369,31 @@ def upgrade() -> None:
     )
     op.create_index("delivery_by_webhook", "delivery", ["webhook_id", "seq"], unique=False)
     op.create_index("delivery_by_age", "delivery", ["created_at_ms"], unique=False)
-    op.create_index("delivery_due", "delivery", ["due_ms"], unique=False, sqlite_where=sa.text("state = 'pending'"))
+    op.create_index("delivery_due", "delivery", ["due_ms"], unique=False, **_only("state = 'pending'"))
     op.create_index(
         "delivery_due_by_webhook",
         "delivery",
         ["webhook_id", "due_ms"],
         unique=False,
-        sqlite_where=sa.text("state = 'pending'"),
+        **_only("state = 'pending'"),
     )
     op.create_table(
         "worker",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("incarnation", sa.Text(), nullable=False),
-        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("id", NUMBER, sa.Identity(), autoincrement=True, nullable=False),
+        sa.Column("name", TEXT, nullable=False),
+        sa.Column("incarnation", TEXT, nullable=False),
+        sa.Column("host", TEXT, nullable=False),
         sa.Column("pid", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("started_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("heartbeat_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("dead", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("ended", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("note", sa.Text(), server_default=sa.text("''"), nullable=False),
-        sa.Column("lanes", sa.Text(), server_default=sa.text("''"), nullable=False),
-        sa.Column("waits", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("note", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("lanes", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("waits", TEXT, server_default=sa.text("''"), nullable=False),
         sa.Column("checkpoint_number", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("name", "incarnation", name="worker_by_name"),
         sqlite_autoincrement=True,
     )
-    op.create_index("worker_live", "worker", ["id"], unique=False, sqlite_where=sa.text("dead = 0 AND ended = 0"))
+    op.create_index("worker_live", "worker", ["id"], unique=False, **_only("dead = 0 AND ended = 0"))

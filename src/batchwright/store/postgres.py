@@ -1,0 +1,270 @@
+"""A PostgreSQL server: a pool of writing connections, a pool of reading ones, and one that listens.
+
+Nothing outlives a transaction on a connection (no prepared statement, no setting, no lock of a session), so that a
+pooler which hands connections out by the transaction may stand before the server. Only the listening one is a session;
+where its server never tells it anything, readers and workers look by themselves (`store.notices`).
+
+A transaction that writes is READ COMMITTED: each statement sees what was committed before it. What must not change
+between two of its statements is locked by the first (`docs/adr/0008-postgresql.md` says which, and in what order). One
+that reads is REPEATABLE READ and read-only: it sees one moment and is in nobody's way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import QueuePool
+
+from batchwright.core.errors import StoreError
+from batchwright.store.connections import TryAgain
+from batchwright.store.notices import Notices
+
+T = TypeVar("T")
+
+WRITERS = 4
+READERS = 8
+"""Connections of one process at most, beside the listening one."""
+POOL_WAIT_S = 30.0
+DEFAULTS: dict[str, object] = {
+    "connect_timeout": 10,
+    # A server that has gone without a word is found out in half a minute, not in two hours.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "application_name": "batchwright",
+}
+"""Of a connection, where the URL does not say another."""
+TRIES = 20
+IN_THE_WAY = frozenset(
+    {
+        "40001",  # serialization_failure
+        "40P01",  # deadlock_detected: this transaction was chosen to make room
+        "23505",  # unique_violation: another wrote the same row first; it is read the next time
+    }
+)
+
+
+def load_psycopg() -> Any:
+    try:
+        import psycopg
+    except ImportError as error:
+        raise StoreError(
+            "A PostgreSQL database needs the extra `postgres`, which is not installed: "
+            'pip install "batchwright[postgres]"'
+        ) from error
+    return psycopg
+
+
+class PostgresConnections:
+    """Implements `store.connections.Connections`."""
+
+    upgrades_itself = False
+
+    def __init__(self, url: str, *, shown: str) -> None:
+        """`shown`: the URL as people may see it. Raises StoreError where the server cannot be reached or refuses."""
+        self._shown = shown
+        self._writers = _engine(url, WRITERS, reads_only=False)
+        self._readers = _engine(url, READERS, reads_only=True)
+        self._notices = Notices(lambda: _connect(url, autocommit=True))
+        self._lock = threading.Lock()
+        self._commits = 0
+        self._closed = False
+        with self._explained(), self._writers.connect():
+            pass
+
+    @property
+    def name(self) -> str:
+        return f"The database {self._shown}"
+
+    @property
+    def elsewhere(self) -> str:
+        return "name another database, or another schema of it (?options=-csearch_path%3DNAME)"
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        with self._explained(), self._begun() as connection:
+            yield connection
+
+    def transact(self, work: Callable[[Connection], T]) -> T:
+        with self._explained():
+            for tried in range(1, TRIES + 1):
+                try:
+                    with self._begun() as connection:
+                        return work(connection)
+                except TryAgain:
+                    if tried == TRIES:
+                        raise
+                except DBAPIError as error:
+                    if tried == TRIES or getattr(error.orig, "sqlstate", None) not in IN_THE_WAY:
+                        raise
+                except _BrokenBefore:
+                    if tried == TRIES:
+                        raise
+        raise AssertionError("the last try returns or raises")
+
+    @contextmanager
+    def _begun(self) -> Iterator[Connection]:
+        with self._on(self._writers) as connection:
+            yield connection
+        with self._lock:
+            self._commits += 1
+
+    @contextmanager
+    def _on(self, engine: Engine) -> Iterator[Connection]:
+        """One transaction. Raises _BrokenBefore where the connection breaks within it."""
+        self._check_open()
+        with engine.connect() as connection, connection.begin():
+            driver: Any = connection.connection.dbapi_connection
+            try:
+                yield connection
+            except DBAPIError as error:
+                if not driver.closed:
+                    raise
+                # Before the commit was sent: nothing of it can have landed, and another connection may do.
+                if not connection.invalidated:
+                    connection.invalidate(error)
+                raise _BrokenBefore(error) from error
+
+    def look(self, work: Callable[[Connection], T]) -> T:
+        with self._explained():
+            try:
+                with self._on(self._readers) as connection:
+                    return work(connection)
+            except _BrokenBefore:
+                with self._on(self._readers) as connection:
+                    return work(connection)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        with self._explained(), self._on(self._readers) as connection:
+            yield connection
+
+    def give_back_pages(self) -> None:
+        """The server vacuums by itself."""
+
+    def data_version(self) -> int:
+        self._check_open()
+        return self._notices.told()
+
+    def changes(self) -> int:
+        """Moves with each commit of this process, with what others tell, and else every 0.2 s: what is read here may be
+        that old."""
+        self._check_open()
+        with self._lock:
+            return self._commits + self._notices.looked()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._notices.close()
+        self._readers.dispose()
+        self._writers.dispose()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("The store has been closed.")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except PoolTimeout as error:
+            raise StoreError(
+                f"{self.name}: all {WRITERS} writing or {READERS} reading connections of this process have been busy "
+                f"for {POOL_WAIT_S:g} s. The server is overloaded or holds them up."
+            ) from error
+        except TryAgain as error:
+            raise StoreError(
+                f"{self.name}: other transactions were in the way of this one {TRIES} times. Nothing of it was written."
+            ) from error
+        except (DBAPIError, _BrokenBefore) as error:
+            cause = error.error if isinstance(error, _BrokenBefore) else error
+            explained = _explain(cause, self.name)
+            if explained is None:
+                raise cause from error
+            raise explained from cause
+
+
+class _BrokenBefore(Exception):
+    """The connection broke before a commit was sent on it."""
+
+    def __init__(self, error: DBAPIError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _engine(url: str, size: int, *, reads_only: bool) -> Engine:
+    def connect() -> Any:
+        psycopg = load_psycopg()
+        connection = _connect(url, autocommit=False)
+        level = psycopg.IsolationLevel
+        connection.isolation_level = level.REPEATABLE_READ if reads_only else level.READ_COMMITTED
+        connection.read_only = reads_only
+        return connection
+
+    load_psycopg()
+    return create_engine(
+        "postgresql+psycopg://",
+        creator=connect,
+        poolclass=QueuePool,
+        pool_size=size,
+        max_overflow=0,
+        pool_timeout=POOL_WAIT_S,
+        # A server that was restarted, or a pooler, has closed what lay here.
+        pool_pre_ping=True,
+        pool_use_lifo=True,
+        use_native_hstore=False,
+    )
+
+
+def _connect(url: str, *, autocommit: bool) -> Any:
+    psycopg = load_psycopg()
+    given = psycopg.conninfo.conninfo_to_dict(url)
+    # No statement is prepared on the server: behind a pooler the next transaction may run on another connection.
+    connection = psycopg.connect(**{**DEFAULTS, **given}, autocommit=autocommit, prepare_threshold=None)
+    from batchwright.store.postgres_text import register  # needs the driver
+
+    register(connection)
+    return connection
+
+
+_CAUSES: dict[str, str] = {
+    "53100": "the server's disk is full. Free some space there, then run the same command again",
+    "53300": "the server has no connection left. Raise its max_connections, put a pooler before it, or run fewer "
+    "processes here",
+    "25006": "it can only be read, as a standby. Name the primary server",
+    "42501": "its user may not do that. Give it CREATE on the schema and all rights on the tables there",
+    "3D000": "there is no such database. Create it, then run the same command again",
+    "28000": "the server refuses its user",
+    "28P01": "the server refuses its user or password",
+    "57014": "the server has cancelled a statement that took too long (statement_timeout)",
+    "55P03": "a lock was not had in time (lock_timeout)",
+    "42P01": "a table of batchwright is not there any more. Restore it from a backup, or name another database",
+}
+_KEPT_CHARS = 300
+"""Of what a server says."""
+
+
+def _explain(error: DBAPIError, name: str) -> StoreError | None:
+    """What a database error means to a person; None for an error that is a fault of ours."""
+    cause = error.orig
+    psycopg = load_psycopg()
+    meaning = _CAUSES.get(getattr(cause, "sqlstate", None) or "")
+    if meaning is not None:
+        return StoreError(f"{name}: {meaning}.")
+    if not isinstance(cause, (psycopg.OperationalError, psycopg.InterfaceError)):
+        return None
+    words = " ".join(str(cause).split())[:_KEPT_CHARS]
+    return StoreError(
+        f"{name} cannot be reached, or broke off ({words}). Check that the server runs and that its address is right; "
+        "what was confirmed is not lost."
+    )

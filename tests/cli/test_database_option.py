@@ -1,0 +1,81 @@
+"""`--database`: on every command that has batches to ask for, without a password, and what `db` says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from batchwright.cli.group import COMMANDS, WITHOUT_STORE, batchwright
+from support.command_line import CommandLine
+from support.postgres import PostgresServer
+
+SECRET = "hunter2"
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> Iterator[str]:
+    found = postgres.empty_database()
+    yield found
+    postgres.drop(found)
+
+
+def each_command() -> Iterator[tuple[str, click.Command]]:
+    for name in COMMANDS:
+        command = batchwright.get_command(click.Context(batchwright), name)
+        assert command is not None
+        yield from command.commands.items() if isinstance(command, click.Group) else ((name, command),)
+
+
+def test_every_command_that_opens_the_store_has_the_option() -> None:
+    without = {name for name, one in each_command() if all(param.name != "database" for param in one.params)}
+    assert without - {"install"} == {"validate"}
+    assert set(WITHOUT_STORE) == {"validate", "model"}
+
+
+def test_a_run_is_found_by_every_command_on_the_same_database_and_by_no_other(tmp_path: Path, url: str) -> None:
+    command, elsewhere = CommandLine(tmp_path / "here"), CommandLine(tmp_path / "elsewhere")
+    command.write("rows.jsonl", [{"prompt": f"Say word{row}"} for row in range(20)])
+    ended = command("run", "rows.jsonl", "-o", "out.jsonl", "--simulate", "-m", "m", "--database", url)
+    assert ended.code == 0, ended.err
+    assert len(command.lines()) == 20
+    listed = elsewhere("list", BATCHWRIGHT_DATABASE=url)
+    assert "20" in listed.out, listed.err
+    (elsewhere.folder / "batchwright.toml").write_text(f"database = '{url}'")
+    assert elsewhere("export", "@last", "-o", "again.jsonl").code == 0
+    assert elsewhere.lines("again.jsonl") == command.lines()
+    assert not (command.state / "batchwright.sqlite").exists()
+    assert "20" not in command("list").out
+    backup = elsewhere("backup", "copy.sqlite")
+    assert backup.code == 2
+    assert "pg_dump" in backup.err
+
+
+def test_db_says_what_there_is_and_makes_it(tmp_path: Path, url: str) -> None:
+    command = CommandLine(tmp_path)
+    assert "gets its tables at the first use" in command("db", "check", "--database", url).err
+    assert "has the tables of this version now" in command("db", "upgrade", "--database", url).err
+    assert "nothing was done" in command("db", "upgrade", "--database", url).err
+    assert "has the tables of this version" in command("check", "--database", url, "--simulate").out
+    assert command("db", "check", "--database", "postgresql://me@127.0.0.1:1/x").code == 1
+    assert "is made at the first use" in command("db", "check").err
+
+
+@pytest.mark.parametrize("text", [f"postgresql://me:{SECRET}@h/d", f"postgresql://h/d?password={SECRET}"])
+def test_a_password_is_refused_on_the_command_line_and_not_repeated(tmp_path: Path, text: str) -> None:
+    ended = CommandLine(tmp_path)("list", "--database", text)
+    assert ended.code == 2
+    assert "a password has no place on the command line" in ended.err
+    assert SECRET not in ended.err + ended.out
+
+
+def test_what_is_no_database_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    ended = CommandLine(tmp_path)("list", BATCHWRIGHT_DATABASE=f"mysql://me:{SECRET}@h/d")
+    assert ended.code == 2
+    assert "expected postgresql://USER@HOST/NAME" in ended.err
+    assert SECRET not in ended.err
+    line = ("list", "--database", "postgresql://h/d", "--service", "https://s.example.com")
+    both = CommandLine(tmp_path)(*line, BATCHWRIGHT_SERVICE_KEY="k")
+    assert (both.code, "--database would do nothing" in " ".join(both.err.split())) == (2, True), both.err

