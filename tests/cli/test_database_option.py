@@ -43,7 +43,9 @@ def test_a_run_is_found_by_every_command_on_the_same_database_and_by_no_other(tm
     assert len(command.lines()) == 20
     listed = elsewhere("list", BATCHWRIGHT_DATABASE=url)
     assert "20" in listed.out, listed.err
-    (elsewhere.folder / "batchwright.toml").write_text(f"database = '{url}'")
+    config = elsewhere.folder / "config" / "batchwright"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f"database = '{url}'")
     assert elsewhere("export", "@last", "-o", "again.jsonl").code == 0
     assert elsewhere.lines("again.jsonl") == command.lines()
     assert not (command.state / "batchwright.sqlite").exists()
@@ -51,6 +53,19 @@ def test_a_run_is_found_by_every_command_on_the_same_database_and_by_no_other(tm
     backup = elsewhere("backup", "copy.sqlite")
     assert backup.code == 2
     assert "pg_dump" in backup.err
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [("batchwright.toml", "database = 'postgresql://h/d'"), (".env", "BATCHWRIGHT_DATABASE=postgresql://h/d")],
+)
+def test_a_file_that_may_have_come_with_a_project_names_no_database(tmp_path: Path, file: str, text: str) -> None:
+    """It would be asked for its batches, and given the password that the environment holds for another."""
+    command = CommandLine(tmp_path)
+    (command.folder / file).write_text(text)
+    ended = command("list", PGPASSWORD="mine")
+    assert ended.code == 2
+    assert "your own config.toml: a file that came with a project must not choose which batches" in ended.err
 
 
 def test_db_says_what_there_is_and_makes_it(tmp_path: Path, url: str) -> None:

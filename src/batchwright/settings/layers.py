@@ -23,6 +23,7 @@ from batchwright.settings.table import (
     PREFIX,
     SETTINGS,
     VENDOR_SETTINGS,
+    Setting,
     flag_of,
     variable_of,
 )
@@ -132,11 +133,8 @@ def _variable_layer(origin: Origin, texts: Mapping[str, str], file: str, folder:
     found: dict[str, Sourced[object]] = {}
     for name, setting in SETTINGS.items():
         for variable in (variable_of(name), setting.fallback):
-            if texts.get(variable) and origin is Origin.DOTENV and not setting.in_files:
-                raise UsageError(
-                    f"{place}{variable} is taken from the environment alone: a file that came with a project must not "
-                    "choose which batches are worked on, and with whose keys"
-                )
+            if texts.get(variable) and origin is Origin.DOTENV and not setting.in_projects:
+                raise UsageError(f"{place}{variable} {_not_of_a_project(setting)}")
             if texts.get(variable):
                 source = Source(origin=origin, name=variable, file=file)
                 found[name] = Sourced(_read(name, texts[variable], f"{place}{variable}", folder), source)
@@ -161,11 +159,21 @@ def file_layer(origin: Origin, path: Path | None) -> Layer:
             raise UsageError(f"{path}: [{name}] is no table of settings{_nearest(name, ['vendors', 'routes'])}")
         if name not in known:
             raise UsageError(f"{path}: {name} is no setting{_nearest(name, known)}")
+        if origin is Origin.PROJECT_FILE and not SETTINGS[name].in_projects:
+            raise UsageError(f"{path}: {name} {_not_of_a_project(SETTINGS[name])}")
         source = Source(origin=origin, name=name, file=str(path))
         found[name] = Sourced(_read(name, value, f"{path}: {name}", path.parent), source)
     vendors = {name: _vendor_entry(origin, path, name, table) for name, table in tables.items()}
     routes = {name: _route_entry(path, name, table) for name, table in route_tables.items()}
     return Layer(origin=origin, values=found, vendors=vendors, routes=routes)
+
+
+def _not_of_a_project(setting: Setting) -> str:
+    from_where = "the environment or your own config.toml" if setting.in_files else "the environment alone"
+    return (
+        f"is taken from {from_where}: a file that came with a project must not choose which batches are worked on, and "
+        "with whose keys"
+    )
 
 
 def _pop_tables(path: Path, content: dict[str, object], name: str) -> dict[str, object]:

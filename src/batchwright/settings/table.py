@@ -43,7 +43,9 @@ class Setting:
     read: Callable[[object], object]
     meaning: str
     in_files: bool = True
-    """False: only in the environment and `.env`."""
+    """False: only in the environment."""
+    in_projects: bool = True
+    """False: in no file that may have come with a project, which is `.env` and batchwright.toml."""
     is_path: bool = False
     """A relative one is taken from where it was written: the file's folder, else the current one."""
     fallback: str = ""
@@ -51,8 +53,12 @@ class Setting:
 
 
 SETTINGS: dict[str, Setting] = {
-    "home": Setting(read=values.read_text, meaning="folder of the state", in_files=False, is_path=True),
-    "database": Setting(read=values.read_database, meaning="a PostgreSQL database in place of the folder's file"),
+    "home": Setting(
+        read=values.read_text, meaning="folder of the state", in_files=False, in_projects=False, is_path=True
+    ),
+    "database": Setting(
+        read=values.read_database, meaning="a PostgreSQL database in place of the folder's file", in_projects=False
+    ),
     "model": Setting(read=values.read_text, meaning="model of rows that name none"),
     "base_url": Setting(read=values.read_base_url, meaning="endpoint of rows", fallback="OPENAI_BASE_URL"),
     "api_key_env": Setting(read=values.read_variable_name, meaning="name of the variable that holds its key"),
