@@ -14,7 +14,11 @@ from batchwright.cli.exits import say
 @click.argument("batch", metavar="[ID]", default="@last")
 @options.selector_options
 @click.option("--deadline", metavar="TIME", help="Give up what is not done after this time, e.g. 2h. [default: none]")
-@click.option("--no-gate", is_flag=True, help="Go on even if the first 25 rows all fail for good in the same way.")
+@click.option(
+    "--gate/--no-gate",
+    default=True,
+    help="Halt when the first 25 rows all fail for good in the same way. [default: --gate]",
+)
 @click.option("--no-run", is_flag=True, help="Only begin the round; `work` or `resume` sends it. [default: send it]")
 @options.later_output_options
 @options.pace_options
@@ -62,7 +66,7 @@ def retry_command(batch: str, **given: Any) -> int:
             if status.pauses and spent.isdisjoint(pause.cause for pause in status.pauses):
                 await batches.resume(batch_id)
             return batch_id, status.counts.open
-        rows = await batches.retry(batch_id, selector, deadline_s=settings.deadline_s, gate=not given["no_gate"])
+        rows = await batches.retry(batch_id, selector, deadline_s=settings.deadline_s, gate=given["gate"])
         begun = f"{plural(rows, 'row')} in a new round" if rows else "no row is like that; none is sent again"
         say(f"{batch_id}: {begun}.")
         return batch_id, rows
