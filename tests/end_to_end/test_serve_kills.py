@@ -53,7 +53,12 @@ class Killed:
     def start(self, point: str = "-") -> None:
         self._account = self.service.command.folder / f"account{self._accounts}"
         self._accounts += 1
-        self.service.start(program=("-m", "support.watched_command", str(self._account), point))
+        try:
+            self.service.start(program=("-m", "support.watched_command", str(self._account), point))
+        except AssertionError:
+            # What an earlier life left is worked on at once: a point may be reached before it says where it serves.
+            if point == "-":
+                raise
 
     def was_killed(self) -> None:
         ended = self.service.end()
