@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
 from batchwright.server import recent
 from batchwright.server.recent import Recent
 from support.loop_clock import LoopClock
-from world.virtual_loop import VirtualLoop
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    loop = VirtualLoop()
-    try:
-        loop.run_until_complete(work)
-    finally:
-        loop.bury()
-
+from world.virtual_loop import run_virtually
 
 STATUS = ("local", "/status/batch_a", "")
 
@@ -59,7 +48,7 @@ def test_between_two_commits_a_question_is_answered_once() -> None:
         await asyncio.sleep(recent.KEPT_S + 0.1)
         assert await answers.answer(STATUS, source.make) == b"4"
 
-    run(work())
+    run_virtually(work())
 
 
 def test_those_who_ask_at_one_moment_share_an_answer_and_who_leaves_takes_it_from_nobody() -> None:
@@ -75,7 +64,7 @@ def test_those_who_ask_at_one_moment_share_an_answer_and_who_leaves_takes_it_fro
         assert await asyncio.gather(*asking[1:]) == [b"1", b"1"]
         assert source.asked == 1
 
-    run(work())
+    run_virtually(work())
 
 
 def test_who_asks_after_a_commit_does_not_get_what_was_begun_before_it() -> None:
@@ -91,7 +80,7 @@ def test_who_asks_after_a_commit_does_not_get_what_was_begun_before_it() -> None
         source.gate.set()
         assert list(await asyncio.gather(early, late)) == [b"1", b"2"]
 
-    run(work())
+    run_virtually(work())
 
 
 def test_an_error_is_told_and_not_kept() -> None:
@@ -105,7 +94,7 @@ def test_an_error_is_told_and_not_kept() -> None:
         source.error = None
         assert await answers.answer(STATUS, source.make) == b"3"
 
-    run(work())
+    run_virtually(work())
 
 
 @pytest.mark.parametrize("bound", ["KEPT_MAX", "KEPT_BYTES"])
@@ -119,4 +108,4 @@ def test_what_is_kept_is_bounded(bound: str, monkeypatch: pytest.MonkeyPatch) ->
             await answers.answer((str(name),), source.make)
         assert await answers.answer(("0",), source.make) == b"6"
 
-    run(work())
+    run_virtually(work())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any, cast
 
 import pytest
@@ -27,7 +27,7 @@ from batchwright.server.service import Offers, Service
 from batchwright.server.watching import READ_EVERY_S, Sight, Watching, version_of
 from support.loop_clock import LoopClock
 from support.memory_batches import MemoryBatches
-from world.virtual_loop import VirtualLoop
+from world.virtual_loop import run_virtually
 
 BATCH = "batch_1"
 
@@ -45,14 +45,6 @@ class CountedBatches(MemoryBatches):
         spec = BatchSpec(name="", destinations=(Destination(vendor="v", base_url="https://v/v1"),))
         await self.submit(Submit(batch_id=BATCH, spec=spec), [[SourceRow(row=InputRow(body=b"{}"))] * rows])
         self.reads = 0
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    loop = VirtualLoop()
-    try:
-        loop.run_until_complete(work)
-    finally:
-        loop.bury()
 
 
 def test_a_thousand_watchers_cost_one_reader_and_one_encoding() -> None:
@@ -81,7 +73,7 @@ def test_a_thousand_watchers_cost_one_reader_and_one_encoding() -> None:
         assert len(encoded) == 1
         assert watching.batches_watched == 0
 
-    run(work())
+    run_virtually(work())
 
 
 def test_the_reader_ends_with_its_last_watcher() -> None:
@@ -98,7 +90,7 @@ def test_the_reader_ends_with_its_last_watcher() -> None:
         await asyncio.sleep(100.0)
         assert batches.reads == reads
 
-    run(work())
+    run_virtually(work())
 
 
 def test_a_change_is_told_at_once_and_no_change_not_at_all() -> None:
@@ -117,7 +109,7 @@ def test_a_change_is_told_at_once_and_no_change_not_at_all() -> None:
             assert paused.status.state == "paused"
             assert loop.time() - began_s <= 30.0 + 2 * READ_EVERY_S
 
-    run(work())
+    run_virtually(work())
 
 
 def test_a_read_that_ends_late_is_no_news() -> None:
@@ -143,7 +135,7 @@ def test_a_read_that_ends_late_is_no_news() -> None:
             assert (await early).version != newer.version
             assert await watched.after(newer.version, 0.05) is None
 
-    run(work())
+    run_virtually(work())
 
 
 def test_a_batch_that_is_deleted_meanwhile_ends_the_wait() -> None:
@@ -156,7 +148,7 @@ def test_a_batch_that_is_deleted_meanwhile_ends_the_wait() -> None:
             with pytest.raises(NoSuchBatch):
                 await watched.after(sight.version, 30.0)
 
-    run(work())
+    run_virtually(work())
 
 
 def test_the_end_of_the_process_wakes_all_who_wait() -> None:
@@ -175,7 +167,7 @@ def test_the_end_of_the_process_wakes_all_who_wait() -> None:
         assert await asyncio.gather(*tasks) == [None, None, None]
         assert asyncio.get_running_loop().time() == began_s
 
-    run(work())
+    run_virtually(work())
 
 
 def stream_of(batches: MemoryBatches, watching: Watching) -> EventStream:
@@ -228,7 +220,7 @@ def test_a_quiet_stream_is_kept_alive_and_ends_with_its_client() -> None:
         await stream
         assert watching.batches_watched == 0
 
-    run(work())
+    run_virtually(work())
 
 
 def test_a_stream_of_a_batch_that_is_deleted_says_so_and_ends() -> None:
@@ -242,4 +234,4 @@ def test_a_stream_of_a_batch_that_is_deleted_says_so_and_ends() -> None:
         assert client.told[1].startswith(b'event: error\ndata: {"code":"NOT_FOUND"')
         assert client.told[2:] == [b""]
 
-    run(work())
+    run_virtually(work())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -72,3 +72,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         with suppress(WorldStuck):
             self.run_until_stopped(20)
         self.close()
+
+
+def run_virtually(work: Coroutine[Any, Any, None]) -> None:
+    """To its end, on a loop whose time passes only while all wait."""
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(work)
+    finally:
+        loop.bury()

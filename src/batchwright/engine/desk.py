@@ -76,6 +76,7 @@ class LaneDesk:
 
     __slots__ = (
         "answered",
+        "answered_by",
         "called_s",
         "callers",
         "destination",
@@ -113,6 +114,8 @@ class LaneDesk:
         self.limits = limits
         """As they were set, undivided; another batch on the same lane finds those of the first."""
         self.destination = destination
+        self.answered_by = SIMULATED if destination.protocol is VendorProtocol.SIMULATED else key.vendor
+        """The vendor as answers and bills name it: what is made up never stands under a real vendor's name."""
         self.lane = lane
         self.price = price
         self.vendor: Vendor | None = None
@@ -147,11 +150,6 @@ class LaneDesk:
         self.answered = 0
         self.timer: TimerHandle | None = None
         self.timer_at_s = 0.0
-
-    @property
-    def answered_by(self) -> str:
-        """The vendor as answers and bills name it: what is made up never stands under a real vendor's name."""
-        return SIMULATED if self.destination.protocol is VendorProtocol.SIMULATED else self.key.vendor
 
     @property
     def blocked(self) -> str:

@@ -99,14 +99,17 @@ class Sender:
             if self.flight_bytes and self.flight_bytes + size > self._settings.flight_bytes_max:
                 return
             context = line.context
-            if context.needs_allowance and (wait_s := lane.held_back_s(now_s)) > 0:
-                # Asked before the budget: nothing is drawn for rows that cannot go.
-                if wait_s < math.inf:
-                    self._later(desk, now_s, wait_s)
-                return
-            held_picousd = self._hold(context, desk, entry) if context.needs_allowance else 0
-            if held_picousd < 0:
-                continue
+            held_picousd = 0
+            if context.needs_allowance:
+                # The lane is asked before the budget: nothing is drawn for rows that cannot go.
+                wait_s = lane.held_back_s(now_s)
+                if wait_s > 0:
+                    if wait_s < math.inf:
+                        self._later(desk, now_s, wait_s)
+                    return
+                held_picousd = self._hold(context, desk, entry)
+                if held_picousd < 0:
+                    continue
             tokens = row_tokens(entry)
             wait_s = lane.admit(now_s, tokens)
             if wait_s > 0:
