@@ -44,7 +44,7 @@ def _each(
 
     told = signature(method)
     returns = str(told.return_annotation).replace("AsyncIterator[", "Iterator[")
-    call.__signature__ = told.replace(return_annotation=returns)  # type: ignore[attr-defined]
+    call.__signature__ = told.replace(return_annotation=returns)  # type: ignore[attr-defined]  # read by inspect
     return call
 
 

@@ -229,7 +229,7 @@ Index(
 
 AS_IT_IS = "ALTER TABLE blob ALTER COLUMN data SET STORAGE EXTERNAL"
 """What is packed already is not packed again, and a frame of it is read without the rest."""
-event.listen(blob, "after_create", DDL(AS_IT_IS).execute_if(dialect="postgresql"))  # type: ignore[no-untyped-call]
+event.listen(blob, "after_create", DDL(AS_IT_IS).execute_if(dialect="postgresql"))  # type: ignore[no-untyped-call]  # SQLAlchemy's own, untyped
 
 custom_ids = Table(
     "custom_ids",
