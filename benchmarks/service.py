@@ -86,7 +86,7 @@ class ServiceBenchmarks:
 
     def submit(self) -> None:
         body = self._array(10_000)
-        with self._serving("http://127.0.0.1:9/v1") as served:
+        with serving(self._bench, "http://127.0.0.1:9/v1") as served:
             served.ask("POST", "/v1/ai/batch/submit", body)  # the first one opens threads and connections
             times_ms = []
             for _ in range(3 * self._rounds):
@@ -97,10 +97,10 @@ class ServiceBenchmarks:
 
     def stream(self) -> None:
         rows = self._bench.rows(self._many)
-        with self._serving("http://127.0.0.1:9/v1") as served:
+        with serving(self._bench, "http://127.0.0.1:9/v1") as served:
             idle_mib, cpu_s = served.peak_mib(), process_cpu_s(served.process.pid)
             started_s = time.perf_counter()
-            status = self._upload(served, rows)
+            status = upload(served, rows)
             wall_s = time.perf_counter() - started_s
             assert status["total_count"] == self._many, status
             print(
@@ -110,8 +110,8 @@ class ServiceBenchmarks:
             )
 
     def polls(self) -> None:
-        with vendor.start(self._port) as started, self._serving(started.url(500)) as served, self._working():
-            batch_id = self._upload(served, self._bench.rows(MANY_ROWS))["batch_id"]
+        with vendor.start(self._port) as started, serving(self._bench, started.url(500)) as served, self._working():
+            batch_id = upload(served, self._bench.rows(MANY_ROWS))["batch_id"]
             for what, path in (
                 ("status", f"status/{batch_id}"),
                 ("the same results page", f"results/{batch_id}?limit=100"),
@@ -132,9 +132,9 @@ class ServiceBenchmarks:
         print(f"    {median(through) / median(alone):.2f} times that of `run`")
 
     def export(self) -> None:
-        with vendor.start(self._port) as started, self._serving(started.url(0)) as served:
+        with vendor.start(self._port) as started, serving(self._bench, started.url(0)) as served:
             with self._working():
-                batch_id = self._upload(served, self._bench.rows(self._many))["batch_id"]
+                batch_id = upload(served, self._bench.rows(self._many))["batch_id"]
                 served.until_terminal(batch_id)
             before_mib = served.peak_mib()
             started_s, cpu_s = time.perf_counter(), process_cpu_s(served.process.pid)
@@ -148,27 +148,14 @@ class ServiceBenchmarks:
             )
 
     def watchers(self) -> None:
-        with vendor.start(self._port) as started, self._serving(started.url(500)) as served, self._working():
-            batch_id = self._upload(served, self._bench.rows(MANY_ROWS))["batch_id"]
+        with vendor.start(self._port) as started, serving(self._bench, started.url(500)) as served, self._working():
+            batch_id = upload(served, self._bench.rows(MANY_ROWS))["batch_id"]
             events, cpu_s = asyncio.run(self._watch(served, f"/v1/ai/batch/events/{batch_id}"))
             share = cpu_s / WATCH_S
             print(f"{WATCHERS:,} watchers of one running batch: {share:.3f} of a core, {events:,} events delivered")
             served.ask("POST", f"/v1/ai/batch/cancel/{batch_id}", "{}")
 
     # --------------------------------------------------------------------------------------------------- the processes
-
-    @contextmanager
-    def _serving(self, base_url: str) -> Iterator[Served]:
-        self._bench.fresh_state()
-        command = batchwright("serve", "--no-work", "--port", "0", "--base-url", base_url, "--api-key-env", "")
-        log = self._bench.folder / "serve.log"
-        with log.open("wb") as file:
-            process = subprocess.Popen(command, env=self._bench.environ(), stdin=subprocess.DEVNULL, stderr=file)
-        try:
-            yield Served(process, *_address(log))
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(30)
 
     @contextmanager
     def _working(self) -> Iterator[subprocess.Popen[bytes]]:
@@ -185,9 +172,9 @@ class ServiceBenchmarks:
 
     def _through_service(self, rows: int, base_url: str) -> float:
         """CPU of both processes, from the upload to the last line."""
-        with self._serving(base_url) as served, self._working() as worker:
+        with serving(self._bench, base_url) as served, self._working() as worker:
             before_s = process_cpu_s(served.process.pid) + process_cpu_s(worker.pid)
-            batch_id = self._upload(served, self._bench.rows(rows))["batch_id"]
+            batch_id = upload(served, self._bench.rows(rows))["batch_id"]
             status = served.until_terminal(batch_id)
             assert status["completed_count"] == rows, status
             assert self._download(served, f"/v1/ai/batch/export/{batch_id}.jsonl") == rows
@@ -198,15 +185,6 @@ class ServiceBenchmarks:
     def _array(self, rows: int) -> bytes:
         lines = self._bench.rows(rows).read_bytes().splitlines()
         return b'{"requests":[%b]}' % b",".join(line.split(b'"body":', 1)[1][:-1].strip() for line in lines)
-
-    @staticmethod
-    def _upload(served: Served, rows: Path) -> Any:
-        def pieces() -> Iterator[bytes]:
-            with rows.open("rb") as file:
-                while piece := file.read(STREAM_BYTES):
-                    yield piece
-
-        return served.ask("POST", "/v1/ai/batch/submit", pieces(), {"Content-Type": "application/x-ndjson"})
 
     @staticmethod
     def _download(served: Served, path: str) -> int:
@@ -276,6 +254,32 @@ class ServiceBenchmarks:
         for _, writer in opened:
             writer.close()
         return events, cpu_s
+
+
+@contextmanager
+def serving(bench: Bench, base_url: str, environ: Mapping[str, str] | None = None) -> Iterator[Served]:
+    """A service without a worker, on a fresh state folder."""
+    bench.fresh_state()
+    command = batchwright("serve", "--no-work", "--port", "0", "--base-url", base_url, "--api-key-env", "")
+    log = bench.folder / "serve.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, env=bench.environ(environ), stdin=subprocess.DEVNULL, stderr=file)
+    try:
+        yield Served(process, *_address(log))
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+
+
+def upload(served: Served, rows: Path) -> Any:
+    """The status of the batch that the lines of the file make."""
+
+    def pieces() -> Iterator[bytes]:
+        with rows.open("rb") as file:
+            while piece := file.read(STREAM_BYTES):
+                yield piece
+
+    return served.ask("POST", "/v1/ai/batch/submit", pieces(), {"Content-Type": "application/x-ndjson"})
 
 
 def _address(log: Path) -> tuple[int, str]:

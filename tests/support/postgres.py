@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,7 +49,8 @@ SETTINGS = {
 
 
 class PostgresServer:
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        """`settings`: of the server, beside and before those of `SETTINGS`."""
         self._folder = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._names = itertools.count(1)
         self._emptied: list[str] = []
@@ -68,7 +69,7 @@ class PostgresServer:
             stdout=subprocess.DEVNULL,
             **_as_nobody(),
         )
-        options = [part for name, text in SETTINGS.items() for part in ("-c", f"{name}={text}")]
+        options = [part for name, text in {**SETTINGS, **(settings or {})}.items() for part in ("-c", f"{name}={text}")]
         listen = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self._folder}"]
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
