@@ -28,6 +28,7 @@ BLOCK = re.compile(r"^constraint-dependencies = \[\n(.*?)^\]\n", re.DOTALL | re.
 EXPORTS = {
     "requirements/all.txt": ("--all-extras", "--all-groups"),
     "requirements/local.txt": ("--no-dev", "--extra", "local"),
+    "requirements/deploy.txt": ("--no-dev", "--extra", "postgres", "--extra", "objects", "--extra", "otel"),
 }
 PLAIN = ("--no-emit-project", "--no-annotate", "--no-header")
 ADDRESS = re.compile(r"[a-z]+://")
