@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batchwright.assemble import Machine, open_machine
+from batchwright.assemble.machine import Machine, open_machine
 from batchwright.assemble.shared_locks import LEASE_MS, SharedLocks, open_locks
 from support.postgres import PostgresServer
 from support.settings_places import Places

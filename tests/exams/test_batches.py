@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from batchwright.assemble import open_machine
 from batchwright.assemble.client import ServiceAddress, open_service
+from batchwright.assemble.machine import open_machine
 from batchwright.client.batches import ServiceBatches
 from batchwright.core import row_map
 from batchwright.core.batch_spec import BatchSpec, Destination

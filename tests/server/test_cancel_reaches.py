@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from batchwright.assemble import STORE_FILE, open_batches
+from batchwright.assemble.batches import open_batches
+from batchwright.assemble.machine import STORE_FILE
 from batchwright.core.row_map import RESERVED
 from batchwright.engine import worker
 from batchwright.store.open import open_store

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from batchwright.assemble import open_machine
+from batchwright.assemble.machine import open_machine
 from batchwright.server.service import Ceilings
 from support.raw_asking import head
 from support.scripted_vendor import ScriptedVendor

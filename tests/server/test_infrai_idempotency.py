@@ -9,7 +9,7 @@ from threading import Barrier
 
 import httpx
 
-from batchwright.assemble import STORE_FILE
+from batchwright.assemble.machine import STORE_FILE
 from batchwright.core.batch_spec import BatchSpec, Destination
 from batchwright.core.records import InputRow, SegmentInput
 from batchwright.core.worker_id import WorkerId

@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from batchwright.assemble import open_batches
+from batchwright.assemble.batches import open_batches
 from batchwright.ports.batches import Selector
 from support.openai_client import chat_rows, create, lines, run, sdk, upload
 from support.scripted_vendor import ScriptedVendor

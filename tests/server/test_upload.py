@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from batchwright.assemble import STORE_FILE, open_machine
+from batchwright.assemble.machine import STORE_FILE, open_machine
 from batchwright.server.service import Ceilings
 from batchwright.store.open import open_store
 from support.raw_asking import ask_raw, connection, head

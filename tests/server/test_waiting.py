@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from batchwright.assemble import open_batches
+from batchwright.assemble.batches import open_batches
 from batchwright.ports.batches import BatchStatus
 from support.command_line import CommandLine
 from support.scripted_vendor import ScriptedVendor

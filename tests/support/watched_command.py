@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from batchwright import assemble
+from batchwright.assemble import machine, workers
 from batchwright.engine import file_intake, intake, piece_cutter, stored_upload
 from batchwright.engine.sender import Sender
 from batchwright.engine.worker import WorkerParts
@@ -134,10 +134,10 @@ class _WatchedStore:
 
 
 def _lay_around(watch: _Watch) -> None:
-    places: Any = assemble
-    open_store = places.open_store
-    places.WorkerParts = partial(WorkerParts, step=watch.step)
-    places.open_store = lambda path: _WatchedStore(open_store(path), watch)
+    places: Any = (workers, machine)
+    open_store = places[1].open_store
+    places[0].WorkerParts = partial(WorkerParts, step=watch.step)
+    places[1].open_store = lambda path: _WatchedStore(open_store(path), watch)
 
     book, send = Sender._book, OpenAIVendor.send
 

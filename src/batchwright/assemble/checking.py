@@ -15,9 +15,11 @@ from typing import TypeVar, assert_never
 
 import msgspec
 
-from batchwright.assemble import STORE_FILE, Prices, open_vendors
 from batchwright.assemble.local import local_problem_of
+from batchwright.assemble.machine import STORE_FILE
+from batchwright.assemble.prices import Prices
 from batchwright.assemble.reloading import check_key_file
+from batchwright.assemble.vendors import open_vendors
 from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.checkup import (
     Checked,

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
-from batchwright.assemble import Machine
+from batchwright.assemble.machine import Machine
 from batchwright.assemble.shared_locks import open_locks
 from batchwright.core.tenants import Tenant
 from batchwright.core.worker_id import WorkerId

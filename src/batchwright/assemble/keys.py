@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchwright.assemble import Machine, open_machine
+from batchwright.assemble.machine import Machine, open_machine
 from batchwright.core.errors import UsageError
 from batchwright.core.tenants import SHOWN_CHARS
 from batchwright.ports.keys import ApiKey

@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from batchwright.assemble import Machine, vendor_limits
 from batchwright.assemble.local import has_local
+from batchwright.assemble.machine import Machine
+from batchwright.assemble.workers import vendor_limits
 from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.fabric.in_process import LoopWorker
 from batchwright.server.service import Offers

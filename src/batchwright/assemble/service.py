@@ -13,16 +13,19 @@ from importlib.metadata import version
 
 import uvicorn
 
-from batchwright.assemble import Machine, build_worker, host_worker, open_machine, open_vendors, swept
 from batchwright.assemble.connections import bounded_protocol
 from batchwright.assemble.files import open_files
 from batchwright.assemble.keys import new_key
 from batchwright.assemble.local import has_local
 from batchwright.assemble.log import ServiceLog
+from batchwright.assemble.machine import Machine, open_machine
 from batchwright.assemble.reloading import Hangups, Reloaded, check_key_file, hangups_of_process, reloading
+from batchwright.assemble.sweeping import swept
 from batchwright.assemble.telling import telling_of_pauses, vendor_problems
 from batchwright.assemble.tracing import tracing
+from batchwright.assemble.vendors import open_vendors
 from batchwright.assemble.webhooks import delivering, webhook_targets
+from batchwright.assemble.workers import build_worker, host_worker
 from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope, Tenant
 from batchwright.engine.single_calls import SingleCalls

@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from batchwright.assemble import Machine
+from batchwright.assemble.machine import Machine
 from batchwright.core.errors import BatchwrightError
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.locks import HeldLock, TakingLocks

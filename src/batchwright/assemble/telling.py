@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import assert_never
 
-from batchwright.assemble import Machine
+from batchwright.assemble.machine import Machine
 from batchwright.core.batch_spec import LaneKey
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.errors import StoreError

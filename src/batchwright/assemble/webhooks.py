@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
-from batchwright.assemble import Machine
+from batchwright.assemble.machine import Machine
 from batchwright.core.targets import read_allowed
 from batchwright.engine.outbox import TIMEOUTS, Outbox, OutboxParts, outbox_lock_name
 from batchwright.engine.targets import CheckedTargets

@@ -1,0 +1,117 @@
+"""What a process has of this machine's batches: which store, clock, locks and threads it opens."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchwright.assemble.prices import Prices, may_state_cost_of
+from batchwright.core.worker_id import WorkerId
+from batchwright.engine.batches import StoreBatches
+from batchwright.engine.sweeper import Sweeper, run_lock_name
+from batchwright.engine.writer import StoreThread
+from batchwright.fabric.system import SystemChance, SystemClock, utc_day
+from batchwright.ports.store import BatchRow, Store
+from batchwright.settings import Settings
+from batchwright.store.file_locks import FileLocks
+from batchwright.store.open import open_store
+
+STORE_FILE = "batchwright.sqlite"
+MS = 1000
+THREADS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What one process has of this machine's batches while it is open."""
+
+    settings: Settings
+    store: Store
+    writer: StoreThread
+    reader: StoreThread
+    clock: SystemClock
+    chance: SystemChance
+    locks: FileLocks
+    batches: StoreBatches
+    sweeper: Sweeper
+    find_price: Prices
+    host: str
+
+
+@asynccontextmanager
+async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIterator[Machine]:
+    """Opens the state folder and makes one pass of the sweeper, so that what fell due meanwhile has happened."""
+    clock, chance, locks = SystemClock(), SystemChance(), FileLocks(settings.state_dir)
+    host = _host(settings, locks, chance)
+    # Each thread may keep a connection, a page cache and zstd contexts of its own: few of them.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads, thread_name_prefix="work"))
+    store = open_store(store_place(settings))
+    owner = WorkerId(f"{host}-{os.getpid()}", chance.hex_id(8))
+    find_price = Prices(settings, clock)
+    writer, reader = StoreThread("store-writer"), StoreThread("store-reader")
+    shared, lease_ms = bool(settings.database), int(settings.lease_s * MS)
+    sweeper = Sweeper(store, owner=owner, locks=locks, host=host, lease_ms=lease_ms, shared=shared)
+
+    def is_live(batch: BatchRow) -> bool:
+        return not locks.is_free(run_lock_name(batch.batch_id)) or store.is_held(batch.batch_id)
+
+    def hold(batch_id: str) -> Callable[[], None]:
+        lock = locks.take(run_lock_name(batch_id), holder=f"process {os.getpid()}")
+        # None: a command that runs this very batch holds it already.
+        return lock.release if lock is not None else lambda: None
+
+    batches = StoreBatches(
+        store,
+        writer=writer,
+        reader=reader,
+        clock=clock,
+        owner=owner,
+        is_live=is_live,
+        find_price=find_price,
+        may_state_cost=may_state_cost_of,
+        day_of=utc_day,
+        hold=hold,
+    )
+    try:
+        await writer.do(lambda: set_clock(clock, store))
+        await writer.do(lambda: sweeper.sweep(clock.now_ms()))
+        yield Machine(
+            settings=settings,
+            store=store,
+            writer=writer,
+            reader=reader,
+            clock=clock,
+            chance=chance,
+            locks=locks,
+            batches=batches,
+            sweeper=sweeper,
+            find_price=find_price,
+            host=host,
+        )
+    finally:
+        writer.close()
+        reader.close()
+        store.close()
+
+
+def store_place(settings: Settings) -> Path | str:
+    """As `open_store` takes it."""
+    return settings.database or settings.state_dir / STORE_FILE
+
+
+def _host(settings: Settings, locks: FileLocks, chance: SystemChance) -> str:
+    """Where this process is, as other processes on the same store know it: a lock proves something to those who have
+    the same folder of locks, and a database is shared by others too."""
+    host = socket.gethostname()
+    return f"{host}@{locks.place(chance.hex_id(8))}" if settings.database else host
+
+
+def set_clock(clock: SystemClock, store: Store) -> None:
+    own_ms = clock.now_ms()
+    clock.behind_ms += store.now_ms(own_ms) - own_ms

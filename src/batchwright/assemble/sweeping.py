@@ -1,0 +1,35 @@
+"""How often a command that stays sweeps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from batchwright.assemble.machine import Machine, set_clock
+from batchwright.core.errors import BatchwrightError
+from batchwright.engine.sweeper import SWEEP_EVERY_S
+
+MS = 1000
+
+
+@asynccontextmanager
+async def swept(machine: Machine, say: Callable[[str], None], *, retention_s: float = 0.0) -> AsyncIterator[None]:
+    """The sweeper runs on beside every command that stays: the rows of another worker that dies meanwhile would
+    otherwise be held, and waited for, for ever."""
+    sweeping = asyncio.create_task(_sweep(machine, say, int(retention_s * MS)), name="sweeper")
+    try:
+        yield
+    finally:
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
+
+
+async def _sweep(machine: Machine, say: Callable[[str], None], keep_ended_ms: int) -> None:
+    while True:
+        await machine.clock.sleep(SWEEP_EVERY_S)
+        try:
+            await machine.writer.do(lambda: set_clock(machine.clock, machine.store))
+            await machine.writer.do(lambda: machine.sweeper.sweep(machine.clock.now_ms(), keep_ended_ms=keep_ended_ms))
+        except BatchwrightError as error:
+            say(f"The sweeper's pass failed; the next is in {SWEEP_EVERY_S:g} s: {error}")

@@ -1,0 +1,96 @@
+"""What a worker of this machine is built from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from batchwright.assemble.machine import Machine
+from batchwright.core.worker_id import WorkerId
+from batchwright.engine.sweeper import worker_lock_name
+from batchwright.engine.worker import Worker, WorkerParts
+from batchwright.engine.worker_settings import LaneLimits, WorkerSettings
+from batchwright.fabric.in_process import LoopWorker
+from batchwright.fabric.system import utc_day
+from batchwright.ports.observer import Trace, WorkerFigures
+from batchwright.settings import Settings
+from batchwright.vendors.registry import OpenVendors
+
+
+def _worker_settings(settings: Settings, asked: LaneLimits) -> WorkerSettings:
+    return WorkerSettings(
+        lease_s=settings.lease_s,
+        heartbeat_s=settings.heartbeat_s,
+        grace_s=settings.grace_s,
+        checkpoint_s=settings.checkpoint_interval_s,
+        asked=asked,
+        vendor_limits=vendor_limits(settings),
+    )
+
+
+def vendor_limits(settings: Settings) -> dict[str, LaneLimits]:
+    return {
+        name: LaneLimits(concurrency=limits.concurrency, rpm=limits.rpm, tpm=limits.tpm)
+        for name, limits in settings.limits.items()
+    }
+
+
+def start_worker(
+    machine: Machine,
+    vendors: OpenVendors,
+    *,
+    say: Callable[[str], None],
+    asked: LaneLimits,
+    only_batch: str = "",
+    until_idle: bool = False,
+    trace: Trace | None = None,
+) -> LoopWorker:
+    """A worker on this loop."""
+    worker = build_worker(
+        machine, vendors, say=say, asked=asked, only_batch=only_batch, until_idle=until_idle, trace=trace
+    )
+    return host_worker(machine, worker)
+
+
+def host_worker(machine: Machine, worker: Worker) -> LoopWorker:
+    """Its lock is taken before it is registered: a worker that is in the store without a lock counts as dead."""
+    identity = worker.identity
+    lock = machine.locks.take(worker_lock_name(identity), holder=f"process {os.getpid()}")
+    assert lock is not None, "a fresh incarnation's lock cannot be taken already"
+    return LoopWorker(worker, lock.release, f"worker {identity}")
+
+
+def build_worker(
+    machine: Machine,
+    vendors: OpenVendors,
+    *,
+    say: Callable[[str], None],
+    asked: LaneLimits,
+    only_batch: str = "",
+    until_idle: bool = False,
+    claims: bool = True,
+    figures: WorkerFigures | None = None,
+    trace: Trace | None = None,
+) -> Worker:
+    identity = WorkerId(f"{machine.host}-{os.getpid()}", machine.chance.hex_id(8))
+    return Worker(
+        WorkerParts(
+            store=machine.store,
+            writer=machine.writer,
+            vendors=vendors,
+            find_price=machine.find_price,
+            clock=machine.clock,
+            chance=machine.chance,
+            day_of=utc_day,
+            report=say,
+            figures=figures or WorkerFigures(),
+            trace=trace,
+        ),
+        identity=identity,
+        settings=_worker_settings(machine.settings, asked),
+        only_batch=only_batch,
+        until_idle=until_idle,
+        claims=claims,
+        host=machine.host,
+        pid=os.getpid(),
+    )
