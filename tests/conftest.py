@@ -1,3 +1,26 @@
-"""Fixtures that are shared by all tests: the real model's server and PostgreSQL, started once for those that ask."""
+"""Fixtures that are shared by all tests: the real model's server and PostgreSQL, started once for those that ask.
+
+Two processes share the tests out between them, file by file (`addopts` in pyproject.toml), and each starts its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
 
 pytest_plugins = ["support.local_server", "support.postgres"]
+
+TESTS = Path(__file__).parent
+LONG = ("world", "end_to_end", "exams", "server")
+"""Folders whose files take longest: begun first, so that at the end neither process waits long for the other."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    folder = item.path.relative_to(TESTS).parts[0]
+    return LONG.index(folder) if folder in LONG else len(LONG)

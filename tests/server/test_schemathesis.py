@@ -20,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from schemathesis.specs.openapi.schemas import OpenApiSchema
 
 from batchwright.server.asking import BATCH_ID
 from batchwright.server.capabilities import Capability
@@ -57,6 +58,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         yield service
 
 
+@pytest.fixture(scope="module")
+def schema(service: RunningService) -> OpenApiSchema:
+    """Read once: what is made of it for one route serves all others."""
+    return schemathesis.openapi.from_url(f"{service.base_url}/openapi.json")
+
+
 @pytest.fixture
 def batch_id(service: RunningService) -> str:
     """Has ended, since its row can never be sent."""
@@ -76,9 +83,8 @@ def said_plainly(case: Case[Any]) -> bool:
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
 @pytest.mark.parametrize("capability", CAPABILITIES, ids=lambda capability: capability.id)
 def test_every_answer_is_as_the_page_says(
-    service: RunningService, batch_id: str, capability: Capability, mode: GenerationMode
+    service: RunningService, schema: OpenApiSchema, batch_id: str, capability: Capability, mode: GenerationMode
 ) -> None:
-    schema = schemathesis.openapi.from_url(f"{service.base_url}/openapi.json")
     operation = schema.find_operation_by_id(capability.id)
     there = iter(range(1_000_000))
 

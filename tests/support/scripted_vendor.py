@@ -24,6 +24,7 @@ from types import TracebackType
 
 import msgspec
 
+from support.raw_server import free_port
 from support.vendor_scripts import (
     REQUESTS,
     Script,
@@ -95,7 +96,8 @@ class ScriptedVendor:
         self.stalled = 0
         """How often a streamed answer had to wait for its reader."""
         self.keep = keep
-        self.port = port
+        self.port = port or free_port()
+        """Stays its own while nobody listens there (`Modes.refuse`)."""
         self.connections: set[_Connection] = set()
         self._chance = random.Random(seed)
         self._attempts: dict[bytes, int] = {}
@@ -165,7 +167,6 @@ class ScriptedVendor:
         self._listener = await self._loop.create_server(
             lambda: _Connection(self), "127.0.0.1", self.port, reuse_address=True, backlog=2048
         )
-        self.port = self._listener.sockets[0].getsockname()[1]
 
     def _close_all(self) -> None:
         if self._listener is not None:
