@@ -14,7 +14,9 @@
     │   ├── InUse            another process holds it
     │   └── VendorUnavailable   the local model cannot start, a key's variable is missing
     └── StoreError           the state folder: too new, damaged, full, gone, on a network file system; or the
-                             temporary one
+        │                    temporary one
+        └── StoreAway        a database's server cannot be reached or takes nothing just now: what was asked may be
+                             asked again
 
 Anything else that escapes is a bug of ours.
 """
@@ -104,3 +106,12 @@ class VendorUnavailable(NotNow):
 
 class StoreError(BatchwrightError):
     pass
+
+
+class StoreAway(StoreError):
+    pass
+
+
+AWAY_MAX_S = 600.0
+"""So long a process that is at work waits for a database that is away, before it ends: a restart, a failover and an
+upgrade are over by then. What it holds are answers that were paid for."""

@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
-from batchwright.core.errors import StoreError
+from batchwright.core.errors import StoreAway, StoreError
 from batchwright.store.connections import TryAgain
 from batchwright.store.notices import Notices
 
@@ -250,6 +250,8 @@ _CAUSES: dict[str, str] = {
     "55P03": "a lock was not had in time (lock_timeout)",
     "42P01": "a table of batchwright is not there any more. Restore it from a backup, or name another database",
 }
+_PASSING = frozenset({"53100", "53300", "25006"})
+"""Of these, what may be otherwise a moment later: room is made, connections end, a standby becomes the primary."""
 _KEPT_CHARS = 300
 """Of what a server says."""
 
@@ -258,13 +260,14 @@ def _explain(error: DBAPIError, name: str) -> StoreError | None:
     """What a database error means to a person; None for an error that is a fault of ours."""
     cause = error.orig
     psycopg = load_psycopg()
-    meaning = _CAUSES.get(getattr(cause, "sqlstate", None) or "")
+    state = getattr(cause, "sqlstate", None) or ""
+    meaning = _CAUSES.get(state)
     if meaning is not None:
-        return StoreError(f"{name}: {meaning}.")
+        return (StoreAway if state in _PASSING else StoreError)(f"{name}: {meaning}.")
     if not isinstance(cause, (psycopg.OperationalError, psycopg.InterfaceError)):
         return None
     words = " ".join(str(cause).split())[:_KEPT_CHARS]
-    return StoreError(
+    return StoreAway(
         f"{name} cannot be reached, or broke off ({words}). Check that the server runs and that its address is right; "
         "what was confirmed is not lost."
     )
