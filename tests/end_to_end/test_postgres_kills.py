@@ -195,6 +195,34 @@ def goes_away(folder: Path, server: PostgresServer) -> None:
         assert service.http.get("/readyz").status_code == 200
 
 
+def sleeps_past_the_lease(folder: Path, server: PostgresServer) -> None:
+    """A `run` and a service stand still until others have taken over all that they held: both go on."""
+    with ScriptedVendor() as vendor, ExitStack() as stack:
+        vendor.set(latency_s=LATENCY_S)
+        shared = Shared(folder, server, vendor)
+        first = ServiceProcess(CommandLine(folder / "first", BATCHWRIGHT_DATABASE=shared.url, **LEASE), vendor)
+        stack.enter_context(first)
+        run = shared.run()
+        stack.callback(run.kill)
+        run.until(vendor, lambda vendor: len(vendor.hits) > IN_FLIGHT)
+        for asleep in (first.running, run):
+            asleep.process.send_signal(signal.SIGSTOP)
+        worker = shared.work(shared.elsewhere)
+        stack.callback(worker.kill)
+        assert not shared.reaches(100 * ROWS), "the batch ended without them"
+        for asleep in (first.running, run):
+            asleep.process.send_signal(signal.SIGCONT)
+        ended = run.end()
+        assert ended.code == 0, ended.err
+        shared.holds()
+        first.running.wait_for("A new worker begins in this process")
+        worker.kill()
+        worker.end()
+        assert first.ended(first.submit(chats(20)))["completed_count"] == 20
+        call = first.client.post("/v1/chat/completions", json=chats(1)[0])
+        assert call.status_code == 200, call.text
+
+
 def two_services(folder: Path, server: PostgresServer) -> None:
     """One takes a batch in and is killed; the other works on it, and gives it out."""
     with ScriptedVendor() as vendor:
@@ -242,6 +270,7 @@ def begun(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) ->
         together.begin(f"places {seed}", partial(killed_in_two_places, folder(), postgres, seed))
     together.begin("cut off", partial(cut_off, folder(), postgres))
     together.begin("away", partial(goes_away, folder(), postgres))
+    together.begin("asleep", partial(sleeps_past_the_lease, folder(), postgres))
     together.begin("services", partial(two_services, folder(), postgres))
     yield together
     together.close()
@@ -263,6 +292,10 @@ def test_cut_off_from_the_server(begun: Together) -> None:
 
 def test_the_server_is_away_for_a_while(begun: Together) -> None:
     begun.result("away")
+
+
+def test_asleep_for_longer_than_the_lease(begun: Together) -> None:
+    begun.result("asleep")
 
 
 def test_one_of_two_services_is_killed(begun: Together) -> None:

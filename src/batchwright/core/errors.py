@@ -15,6 +15,7 @@
     │   └── VendorUnavailable   the local model cannot start, a key's variable is missing
     └── StoreError           the state folder: too new, damaged, full, gone, on a network file system; or the
         │                    temporary one
+        ├── WorkerGone       a worker has lost its hold on its rows; another may begin in its place
         └── StoreAway        a database's server cannot be reached or takes nothing just now: what was asked may be
                              asked again
 
@@ -105,6 +106,10 @@ class VendorUnavailable(NotNow):
 
 
 class StoreError(BatchwrightError):
+    pass
+
+
+class WorkerGone(StoreError):
     pass
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from batchwright.core.errors import BatchwrightError, StoreError
+from batchwright.core.errors import BatchwrightError, WorkerGone
 from batchwright.engine.waits import Waits
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Heart:
             patience_s = self._worker.settings.heartbeat_s
             if not alive:
                 self._worker.fail(
-                    StoreError("this worker was taken for dead and replaced; another goes on with its rows")
+                    WorkerGone("this worker was taken for dead and replaced; another goes on with its rows")
                 )
                 return
             self._confirm(asked_s)

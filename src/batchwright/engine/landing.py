@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from batchwright.core.errors import AWAY_MAX_S, StoreAway, StoreError, WrongState
+from batchwright.core.errors import AWAY_MAX_S, StoreAway, StoreError, WorkerGone, WrongState
 from batchwright.engine.checkpoint import Landed, Proposal, commit
 from batchwright.engine.traces import checkpoint_span
 
@@ -32,8 +32,8 @@ class Landing:
         """Commits, and where that fails tries again: the same checkpoint, sending nothing meanwhile.
 
         Raises StoreError where it cannot be had. A commit whose reply was lost although it landed cannot be told from
-        its result any more (which segments were claimed?), so the worker ends; its segments are taken over like those
-        of any lost worker.
+        its result any more (which segments were claimed?), so the worker ends (WorkerGone); its segments are taken over
+        like those of any lost worker.
         """
         store = self._parts.store
         tried = waited = 0
@@ -43,7 +43,7 @@ class Landing:
                 landed = await self._parts.writer.do(lambda: commit(store, proposal))
             except WrongState as error:
                 # Its number is used up: an earlier try did land, and what came of it cannot be told any more.
-                raise StoreError(f"a commit's reply was lost: {error}; the same command goes on from it") from error
+                raise WorkerGone(f"a commit's reply was lost: {error}; nothing of it is lost") from error
             except StoreError as error:
                 self._worker.sender.sending = False
                 self._trace(proposal, None, self._clock.now_s() - started_s)
@@ -53,7 +53,7 @@ class Landing:
                     tried += 1
                     self._parts.report(f"checkpoint {proposal.number} failed ({error}); try {tried} of {COMMIT_TRIES}")
                 if await self._has_landed(proposal.number):
-                    raise StoreError(f"a commit's reply was lost: {error}; the same command goes on from it") from error
+                    raise WorkerGone(f"a commit's reply was lost: {error}; nothing of it is lost") from error
                 if tried == COMMIT_TRIES:
                     raise
                 await self._clock.sleep(self._worker.settings.heartbeat_s / 10 * min(tried + waited, COMMIT_TRIES))
