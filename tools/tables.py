@@ -215,6 +215,7 @@ BOUNDS: tuple[tuple[str, str, str], ...] = (
     ("rows reserved in a segment, at most", "engine/worker_settings.py", "RESERVE_MAX_PER_SEGMENT"),
     ("segments held by a worker", "engine/worker_settings.py", "OPEN_SEGMENTS_MAX"),
     ("tries of a commit", "engine/landing.py", "COMMIT_TRIES"),
+    ("a wait for a database that is away", "core/errors.py", "AWAY_MAX_S"),
     ("segments opened again in one transaction", "store/rounds.py", "STEP"),
     ("what a sweep does at once, in steps", "engine/sweeper.py", "STEPS_MAX"),
     ("the first back-off", "core/retry.py", "BACKOFF_FIRST_S"),

@@ -22,6 +22,7 @@ from batchwright.store.open import open_store
 from support.command_line import CommandLine, Started, content
 from support.postgres import PostgresServer
 from support.scripted_vendor import ScriptedVendor
+from support.served_process import served
 from support.service import chats
 from support.service_process import BATCH, ServiceProcess
 from support.together import Together
@@ -166,6 +167,62 @@ def cut_off(folder: Path, server: PostgresServer) -> None:
         assert worker.process.poll() is None, worker.said
 
 
+def goes_away(folder: Path, server: PostgresServer) -> None:
+    """The server is away for many times longer than a commit that fails is tried: a `run` and a service wait for it,
+    and send nothing twice."""
+    with ScriptedVendor() as vendor, ExitStack() as stack:
+        vendor.set(latency_s=LATENCY_S)
+        shared = Shared(folder, server, vendor)
+        elsewhere = CommandLine(folder / "elsewhere", BATCHWRIGHT_DATABASE=shared.url, **LEASE)
+        service = stack.enter_context(served(elsewhere, "--simulate", "--no-work"))
+        run = shared.run()
+        stack.callback(run.kill)
+        run.until(vendor, lambda vendor: len(vendor.hits) > ROWS // 4)
+        vendor.set(hold=True)  # no commit is under way when the server goes: its reply could be lost
+        run.until(vendor, lambda vendor: len(vendor.held) >= IN_FLIGHT)
+        server.shut(shared.url)
+        vendor.set(hold=False)
+        run.wait_for("waits for the database")
+        run.wait_for_match("(?s)((?:heartbeat failed.*){5})")
+        assert service.http.get("/readyz").status_code == 503
+        server.open(shared.url)
+        ended = run.end()
+        assert ended.code == 0, ended.err
+        assert "the database is there again" in ended.err
+        assert (ended.report["ok"], ended.report["possible_double_payments"]) == (ROWS, 0)
+        assert shared.sent_twice() == 0
+        shared.holds()
+        assert service.http.get("/readyz").status_code == 200
+
+
+def sleeps_past_the_lease(folder: Path, server: PostgresServer) -> None:
+    """A `run` and a service stand still until others have taken over all that they held: both go on."""
+    with ScriptedVendor() as vendor, ExitStack() as stack:
+        vendor.set(latency_s=LATENCY_S)
+        shared = Shared(folder, server, vendor)
+        first = ServiceProcess(CommandLine(folder / "first", BATCHWRIGHT_DATABASE=shared.url, **LEASE), vendor)
+        stack.enter_context(first)
+        run = shared.run()
+        stack.callback(run.kill)
+        run.until(vendor, lambda vendor: len(vendor.hits) > IN_FLIGHT)
+        for asleep in (first.running, run):
+            asleep.process.send_signal(signal.SIGSTOP)
+        worker = shared.work(shared.elsewhere)
+        stack.callback(worker.kill)
+        assert not shared.reaches(100 * ROWS), "the batch ended without them"
+        for asleep in (first.running, run):
+            asleep.process.send_signal(signal.SIGCONT)
+        ended = run.end()
+        assert ended.code == 0, ended.err
+        shared.holds()
+        first.running.wait_for("A new worker begins in this process")
+        worker.kill()
+        worker.end()
+        assert first.ended(first.submit(chats(20)))["completed_count"] == 20
+        call = first.client.post("/v1/chat/completions", json=chats(1)[0])
+        assert call.status_code == 200, call.text
+
+
 def two_services(folder: Path, server: PostgresServer) -> None:
     """One takes a batch in and is killed; the other works on it, and gives it out."""
     with ScriptedVendor() as vendor:
@@ -212,6 +269,8 @@ def begun(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) ->
     for seed in range(3):
         together.begin(f"places {seed}", partial(killed_in_two_places, folder(), postgres, seed))
     together.begin("cut off", partial(cut_off, folder(), postgres))
+    together.begin("away", partial(goes_away, folder(), postgres))
+    together.begin("asleep", partial(sleeps_past_the_lease, folder(), postgres))
     together.begin("services", partial(two_services, folder(), postgres))
     yield together
     together.close()
@@ -229,6 +288,14 @@ def test_killed_by_chance_in_two_places(begun: Together) -> None:
 
 def test_cut_off_from_the_server(begun: Together) -> None:
     begun.result("cut off")
+
+
+def test_the_server_is_away_for_a_while(begun: Together) -> None:
+    begun.result("away")
+
+
+def test_asleep_for_longer_than_the_lease(begun: Together) -> None:
+    begun.result("asleep")
 
 
 def test_one_of_two_services_is_killed(begun: Together) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from batchwright.core.tenants import Tenant
 from batchwright.core.worker_id import WorkerId
-from batchwright.engine.sweeper import ELSEWHERE_MS, Sweeper, run_lock_name, worker_lock_name
+from batchwright.engine.sweeper import BLIND_MS, ELSEWHERE_MS, Sweeper, run_lock_name, worker_lock_name
 from batchwright.ports.store import NewBatch, Store
 from batchwright.store.file_locks import FileLocks
 from batchwright.store.open import open_store
@@ -93,3 +93,23 @@ def test_a_folder_of_locks_has_one_name(tmp_path: Path) -> None:
     assert FileLocks(tmp_path / "a").place("fresh2") == "fresh1"
     assert FileLocks(tmp_path / "b").place("fresh2") == "fresh2"
     assert sorted(path.name for path in (tmp_path / "a" / "locks").iterdir()) == ["place"]
+
+
+def test_whoever_could_not_look_takes_nobody_elsewhere_for_dead_at_once(tmp_path: Path) -> None:
+    """A database that was away for longer than the lease: nobody could renew one."""
+    store = open_store(":memory:")
+    here, elsewhere, gone = (WorkerId(name, "1") for name in (f"{HERE}-7", f"{ELSEWHERE}-7", f"{ELSEWHERE}-8"))
+    for worker, host in ((here, HERE), (elsewhere, ELSEWHERE), (gone, ELSEWHERE)):
+        store.register_worker(worker, host=host, pid=7, now_ms=1_000)
+    looks = sweeper(store, tmp_path)
+    held = FileLocks(tmp_path).take(worker_lock_name(here), holder="a test")
+    assert held is not None
+    looks.bury_dead(2_000)
+    back_ms = 2_001 + LEASE_MS + BLIND_MS
+    assert looks.bury_dead(back_ms) == 0
+    store.heartbeat(elsewhere, back_ms + 1, note="", lanes=frozenset(), waits=())
+    held.release()
+    assert looks.bury_dead(back_ms + 2) == 1, "a lock that is free proves a death as ever"
+    assert looks.bury_dead(back_ms + LEASE_MS) == 1
+    assert [row.worker for row in store.live_workers()] == [elsewhere]
+    store.close()

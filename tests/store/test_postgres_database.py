@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,8 +12,9 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
 
-from batchwright.core.errors import StoreError
+from batchwright.core.errors import StoreAway, StoreError
 from batchwright.core.failures import FailureKind
 from batchwright.ports.store import Store
 from batchwright.store import postgres as database
@@ -158,6 +160,38 @@ def test_what_cannot_be_reached_is_named_without_its_password(postgres: Postgres
     with pytest.raises(StoreError, match=r"there is no such database|does not exist"):
         open_store(postgres.url("nowhere"))
     assert shown_url(f"postgres://a:{SECRET}@h/d?password={SECRET}") == "postgresql://a@h/d"
+
+
+def test_a_server_that_refuses_a_row_shows_nothing_of_it(url: str) -> None:
+    """What people wrote is in the parameters, and in the server's DETAIL."""
+    store = open_store(url)
+    execute(url, "ALTER TABLE blob ADD CONSTRAINT none CHECK (data = '') NOT VALID")
+    try:
+        with pytest.raises(IntegrityError, match="violates check constraint") as raised:
+            submit(store, "batch_a", [new_segment(0, ids=[SECRET] * 4)])
+    finally:
+        execute(url, "ALTER TABLE blob DROP CONSTRAINT none")
+        store.close()
+    shown = "".join(traceback.format_exception(raised.value))
+    assert "INSERT INTO blob" in shown, "which statement it was is told"
+    for hidden in (SECRET, '{"row":', "Failing row"):
+        assert hidden not in shown
+
+
+def test_only_what_may_pass_is_waited_for(url: str) -> None:
+    store = open_store(url)
+    for state, passes in (("57P01", True), ("53200", True), ("08006", True), ("54000", False), ("55P03", False)):
+        raised = f"RAISE EXCEPTION USING ERRCODE = '{state}'"
+        execute(
+            url,
+            f"CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {raised}; END $$",
+            "CREATE OR REPLACE TRIGGER refuses BEFORE INSERT ON batch EXECUTE FUNCTION refuse()",
+        )
+        with pytest.raises(StoreError) as met:
+            submit(store, "batch_a", [new_segment(0)])
+        assert isinstance(met.value, StoreAway) is passes, state
+    execute(url, "DROP FUNCTION refuse CASCADE")
+    store.close()
 
 
 def test_a_user_who_may_not_is_told_so(postgres: PostgresServer, url: str) -> None:

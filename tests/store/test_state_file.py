@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
 from batchwright.core.errors import StoreError
 from batchwright.store import parts, sqlite
@@ -15,6 +17,7 @@ from batchwright.store.open import network_file_system, open_store
 from support.store_drive import Worker, accept, new_segment, submit
 
 SQLITE = sqlite.load_sqlite()
+SECRET = "hunter2"
 
 
 def pragma(path: Path, name: str) -> object:
@@ -239,4 +242,17 @@ os.kill(os.getpid(), 9)
     tally = store.get_batch("batch_a").tally
     assert (sum(tally.counts.values()), tally.doubts) == (12, 1)
     assert store.check("batch_a") == []
+    store.close()
+
+
+def test_a_row_that_is_refused_is_not_shown(tmp_path: Path) -> None:
+    """What people wrote is in a statement's parameters."""
+    path = tmp_path / "batchwright.db"
+    store = open_store(path)
+    damage(path, "CREATE TRIGGER refuses BEFORE INSERT ON blob BEGIN SELECT RAISE(ABORT, 'refused'); END")
+    with pytest.raises(DBAPIError, match="refused") as raised:
+        submit(store, "batch_a", [new_segment(0, ids=[SECRET] * 4)])
+    shown = "".join(traceback.format_exception(raised.value))
+    assert "INSERT INTO blob" in shown, "which statement it was is told"
+    assert SECRET not in shown
     store.close()

@@ -105,6 +105,17 @@ class PostgresServer:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (url.rpartition("/")[2],)
         )
 
+    def shut(self, url: str) -> None:
+        """Ends every connection to the database and lets nobody have one, as while a server is away."""
+        self._allow(url, "false")
+        self.break_connections(url)
+
+    def open(self, url: str) -> None:
+        self._allow(url, "true")
+
+    def _allow(self, url: str, allowed: str) -> None:
+        self._admin.execute(f"ALTER DATABASE {url.rpartition('/')[2]} ALLOW_CONNECTIONS {allowed}")
+
     @contextmanager
     def database(self) -> Iterator[str]:
         """The URL of one that is empty but for its tables. Emptied and used again: to make one takes longer than most

@@ -81,8 +81,8 @@ def send_a_settled_row_again(stack: ExitStack) -> None:
 
 def add_cost_twice_after_a_lost_reply(stack: ExitStack) -> None:
     again = "proposal.number += 1; proposal.claim = None; continue"
-    said = "a commit's reply was lost: {error}; the same command goes on from it"
-    change(stack, (landing.Landing, "land"), (f'raise StoreError(f"{said}") from error', again))
+    said = "a commit's reply was lost: {error}; nothing of it is lost"
+    change(stack, (landing.Landing, "land"), (f'raise WorkerGone(f"{said}") from error', again))
 
 
 def file_a_retry_by_position(stack: ExitStack) -> None:

@@ -29,10 +29,11 @@ from batchwright.assemble.workers import build_worker, host_worker
 from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope, Tenant
 from batchwright.engine.single_calls import SingleCalls
+from batchwright.engine.worker import Worker
 from batchwright.engine.worker_settings import LaneLimits
 from batchwright.fabric.in_process import LoopWorker
 from batchwright.fabric.system import SystemClock
-from batchwright.ports.calls import Calls
+from batchwright.ports.calls import CallReply, Calls
 from batchwright.ports.file_batches import Files
 from batchwright.ports.observer import WorkerFigures
 from batchwright.ports.webhooks import Targets
@@ -63,6 +64,15 @@ class ServeRequest:
     works: bool
     """A worker sends rows in this process too."""
     ceilings: Ceilings
+
+
+class _CallsOfWorker:
+    """Implements `ports.calls.Calls`: those of the worker that is there now."""
+
+    present: Calls
+
+    async def send(self, tenant: Tenant, endpoint: str, body: bytes) -> CallReply:
+        return await self.present.send(tenant, endpoint, body)
 
 
 class _Server(uvicorn.Server):
@@ -110,13 +120,18 @@ async def serve_until(
         figures = WorkerFigures()
         vendors = await stack.enter_async_context(open_vendors(settings, machine.clock, say=log.say))
         trace = await stack.enter_async_context(tracing(settings, log.say))
-        working = build_worker(
-            machine, vendors, say=log.say, asked=LaneLimits(), claims=request.works, figures=figures, trace=trace
-        )
         local = await asyncio.to_thread(has_local, settings)
         offers = Offers(settings.destinations, settings.model, settings.routes, has_local=local)
-        calls = SingleCalls(working, lambda: (offers.destinations, offers.model, offers.routes))
-        worker = host_worker(machine, working)
+        calls = _CallsOfWorker()
+
+        def build() -> Worker:
+            worker = build_worker(
+                machine, vendors, say=log.say, asked=LaneLimits(), claims=request.works, figures=figures, trace=trace
+            )
+            calls.present = SingleCalls(worker, lambda: (offers.destinations, offers.model, offers.routes))
+            return worker
+
+        worker = host_worker(machine, build, say=log.say)
         if request.works:
             machine.batches.claimable = worker.look_again
             machine.batches.flagged = worker.look_at_flags

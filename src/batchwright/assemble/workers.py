@@ -10,7 +10,7 @@ from batchwright.core.worker_id import WorkerId
 from batchwright.engine.sweeper import worker_lock_name
 from batchwright.engine.worker import Worker, WorkerParts
 from batchwright.engine.worker_settings import LaneLimits, WorkerSettings
-from batchwright.fabric.in_process import LoopWorker
+from batchwright.fabric.in_process import Hosted, LoopWorker
 from batchwright.fabric.system import utc_day
 from batchwright.ports.observer import Trace, WorkerFigures
 from batchwright.settings import Settings
@@ -46,18 +46,25 @@ def start_worker(
     trace: Trace | None = None,
 ) -> LoopWorker:
     """A worker on this loop."""
-    worker = build_worker(
-        machine, vendors, say=say, asked=asked, only_batch=only_batch, until_idle=until_idle, trace=trace
+    return host_worker(
+        machine,
+        lambda: build_worker(
+            machine, vendors, say=say, asked=asked, only_batch=only_batch, until_idle=until_idle, trace=trace
+        ),
+        say=say,
     )
-    return host_worker(machine, worker)
 
 
-def host_worker(machine: Machine, worker: Worker) -> LoopWorker:
+def host_worker(machine: Machine, build: Callable[[], Worker], *, say: Callable[[str], None]) -> LoopWorker:
     """Its lock is taken before it is registered: a worker that is in the store without a lock counts as dead."""
-    identity = worker.identity
-    lock = machine.locks.take(worker_lock_name(identity), holder=f"process {os.getpid()}")
-    assert lock is not None, "a fresh incarnation's lock cannot be taken already"
-    return LoopWorker(worker, lock.release, f"worker {identity}")
+
+    def make() -> Hosted:
+        worker = build()
+        lock = machine.locks.take(worker_lock_name(worker.identity), holder=f"process {os.getpid()}")
+        assert lock is not None, "a fresh incarnation's lock cannot be taken already"
+        return Hosted(worker, lock.release)
+
+    return LoopWorker(make, say=say)
 
 
 def build_worker(

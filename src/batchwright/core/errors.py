@@ -14,7 +14,10 @@
     │   ├── InUse            another process holds it
     │   └── VendorUnavailable   the local model cannot start, a key's variable is missing
     └── StoreError           the state folder: too new, damaged, full, gone, on a network file system; or the
-                             temporary one
+        │                    temporary one
+        ├── WorkerGone       a worker has lost its hold on its rows; another may begin in its place
+        └── StoreAway        a database's server cannot be reached or takes nothing just now: what was asked may be
+                             asked again
 
 Anything else that escapes is a bug of ours.
 """
@@ -104,3 +107,16 @@ class VendorUnavailable(NotNow):
 
 class StoreError(BatchwrightError):
     pass
+
+
+class WorkerGone(StoreError):
+    pass
+
+
+class StoreAway(StoreError):
+    pass
+
+
+AWAY_MAX_S = 600.0
+"""So long a process that is at work waits for a database that is away, before it ends: a restart, a failover and an
+upgrade are over by then. What it holds are answers that were paid for."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from batchwright.core.errors import BatchwrightError, StoreError
+from batchwright.core.errors import BatchwrightError, WorkerGone
 from batchwright.engine.waits import Waits
 
 if TYPE_CHECKING:
@@ -50,9 +50,10 @@ class Heart:
 
     async def run(self) -> None:
         """Beats until it is cancelled or the worker was taken for dead."""
+        patience_s = self._worker.settings.heartbeat_s
         while True:
             try:
-                async with asyncio.timeout(self._worker.settings.heartbeat_s):
+                async with asyncio.timeout(patience_s):
                     await self._early.wait()
             except TimeoutError:
                 pass
@@ -62,10 +63,13 @@ class Heart:
                 alive = await self._beat()
             except BatchwrightError as error:
                 self._worker.parts.report(f"heartbeat failed: {error}")
+                # Sooner than else: where a database comes back, whoever is late is taken for dead.
+                patience_s = self._worker.settings.heartbeat_s / 5
                 continue
+            patience_s = self._worker.settings.heartbeat_s
             if not alive:
                 self._worker.fail(
-                    StoreError("this worker was taken for dead and replaced; another goes on with its rows")
+                    WorkerGone("this worker was taken for dead and replaced; another goes on with its rows")
                 )
                 return
             self._confirm(asked_s)

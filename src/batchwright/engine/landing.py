@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from batchwright.core.errors import StoreError, WrongState
+from batchwright.core.errors import AWAY_MAX_S, StoreAway, StoreError, WorkerGone, WrongState
 from batchwright.engine.checkpoint import Landed, Proposal, commit
 from batchwright.engine.traces import checkpoint_span
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from batchwright.engine.worker import Worker
 
 COMMIT_TRIES = 5
-"""A commit that failed is tried again so often, sending nothing meanwhile, before the worker gives up."""
+"""A commit that failed is tried again so often, sending nothing meanwhile, before the worker gives up. Tries while a
+database is away do not count, unless the worker was told to stop."""
 
 
 class Landing:
@@ -24,39 +25,61 @@ class Landing:
         """Of the last checkpoint that landed."""
         self.next_s = 0.0
         """When the next one is due, unless it is urgent."""
+        self._away_since_s: float | None = None
+        """When a commit first found the database away; None: it is there, as far as is known."""
 
     async def land(self, proposal: Proposal) -> Landed:
         """Commits, and where that fails tries again: the same checkpoint, sending nothing meanwhile.
 
         Raises StoreError where it cannot be had. A commit whose reply was lost although it landed cannot be told from
-        its result any more (which segments were claimed?), so the worker ends; its segments are taken over like those
-        of any lost worker.
+        its result any more (which segments were claimed?), so the worker ends (WorkerGone); its segments are taken over
+        like those of any lost worker.
         """
         store = self._parts.store
-        for tried in range(1, COMMIT_TRIES + 1):
+        tried = waited = 0
+        while True:
             started_s = self._clock.now_s()
             try:
                 landed = await self._parts.writer.do(lambda: commit(store, proposal))
             except WrongState as error:
                 # Its number is used up: an earlier try did land, and what came of it cannot be told any more.
-                raise StoreError(f"a commit's reply was lost: {error}; the same command goes on from it") from error
+                raise WorkerGone(f"a commit's reply was lost: {error}; nothing of it is lost") from error
             except StoreError as error:
                 self._worker.sender.sending = False
                 self._trace(proposal, None, self._clock.now_s() - started_s)
-                self._parts.report(f"checkpoint {proposal.number} failed ({error}); try {tried} of {COMMIT_TRIES}")
+                if self._waits_for_it(proposal.number, error):
+                    waited += 1
+                else:
+                    tried += 1
+                    self._parts.report(f"checkpoint {proposal.number} failed ({error}); try {tried} of {COMMIT_TRIES}")
                 if await self._has_landed(proposal.number):
-                    raise StoreError(f"a commit's reply was lost: {error}; the same command goes on from it") from error
+                    raise WorkerGone(f"a commit's reply was lost: {error}; nothing of it is lost") from error
                 if tried == COMMIT_TRIES:
                     raise
-                await self._clock.sleep(self._worker.settings.heartbeat_s / 10 * tried)
+                await self._clock.sleep(self._worker.settings.heartbeat_s / 10 * min(tried + waited, COMMIT_TRIES))
                 continue
+            if self._away_since_s is not None:
+                self._away_since_s = None
+                self._parts.report("the database is there again; the worker goes on")
             self.number = proposal.number
             lasted_s = self._clock.now_s() - started_s
             self._parts.figures.checkpoints.add(lasted_s)
             self._trace(proposal, landed, lasted_s)
             self.next_s = started_s + max(self._worker.settings.checkpoint_s, 3 * lasted_s)
             return landed
-        raise AssertionError("the last try returns or raises")
+
+    def _waits_for_it(self, number: int, error: StoreError) -> bool:
+        """Whether a commit that failed so is tried again without being counted. Said once for each time away."""
+        if not isinstance(error, StoreAway) or self._worker.stopping:
+            return False
+        now_s = self._clock.now_s()
+        if self._away_since_s is None:
+            self._away_since_s = now_s
+            self._parts.report(
+                f"checkpoint {number} waits for the database, for {AWAY_MAX_S / 60:g} minutes at most; nothing is sent "
+                f"meanwhile, and what was answered is kept: {error}"
+            )
+        return now_s - self._away_since_s < AWAY_MAX_S
 
     def _trace(self, proposal: Proposal, landed: Landed | None, duration_s: float) -> None:
         if (trace := self._parts.trace) is not None:
@@ -68,6 +91,8 @@ class Landing:
         store, identity = self._parts.store, self._worker.identity
         try:
             return await self._parts.writer.do(lambda: store.checkpoint_number(identity)) >= number
+        except StoreAway:
+            return False  # said of the commit already
         except StoreError as error:
             self._parts.report(f"checkpoint {number}: whether it landed could not be read ({error})")
             return False

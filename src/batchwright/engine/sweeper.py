@@ -12,6 +12,8 @@ from batchwright.ports.store import Store, WorkerRow
 
 SWEEP_EVERY_S = 5.0
 SWEEP_LEASE_MS = 15_000
+BLIND_MS = 10_000
+"""Between two passes that succeeded; two could not be made then."""
 OLD_BATCHES_MAX = 20
 """Batches past their retention that one pass deletes."""
 ELSEWHERE_MS = 24 * 3_600_000
@@ -42,12 +44,23 @@ class Sweeper:
         self._locks = locks
         self._host = host
         self._lease_ms = lease_ms
+        self._looked_ms = 0
+        """When this one last looked at the workers; 0: never."""
+        self._patient_until_ms = 0
+        """Until then it takes nobody elsewhere for dead."""
 
     def bury_dead(self, now_ms: int) -> int:
-        """Marks workers dead whose lease has run out, or whose lock on this machine can be taken. Needs no lease."""
+        """Marks workers dead whose lease has run out, or whose lock on this machine can be taken. Needs no lease.
+
+        Where this process could not look for a while, a database may have been away: nobody could renew a lease then,
+        and all have one more to do so.
+        """
+        if self._looked_ms and now_ms - self._looked_ms > max(self._lease_ms // 2, BLIND_MS):
+            self._patient_until_ms = now_ms + self._lease_ms
         dead = [row.worker for row in self._store.live_workers() if self._is_dead(row, now_ms)]
         if dead:
             self._store.mark_dead(dead)
+        self._looked_ms = now_ms
         return len(dead)
 
     def sweep(self, now_ms: int, *, keep_ended_ms: int = 0) -> None:
@@ -79,7 +92,7 @@ class Sweeper:
             return False
         if row.host == self._host:
             return self._locks.is_free(worker_lock_name(row.worker))
-        return now_ms - row.heartbeat_ms > self._lease_ms
+        return now_ms - row.heartbeat_ms > self._lease_ms and now_ms >= self._patient_until_ms
 
     def _drop_old(self, before_ms: int) -> None:
         """Oldest first; one whose answers a process is writing to a file now is left for a later pass."""

@@ -211,7 +211,8 @@ class Worker:
 
     async def run(self) -> None:
         """Works until stopped, until its batch has ended or is paused (`only_batch`), or until nothing is left
-        (`until_idle`). Raises VendorUnavailable (only_batch) and StoreError; nothing is lost by either."""
+        (`until_idle`). Raises VendorUnavailable (only_batch) and StoreError; nothing is lost by either. After
+        WorkerGone another worker may begin in this one's place."""
         store = self.parts.store
         await self.heart.begin(host=self._host, pid=self._pid)
         heart = self._loop.create_task(self.heart.run(), name=f"heartbeat {self.identity}")

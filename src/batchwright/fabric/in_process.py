@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from batchwright.core.errors import WorkerGone
 from batchwright.ports.observer import WorkerView
 
 
@@ -23,19 +24,39 @@ class HostedWorker(Protocol):
     def reload(self, vendor_limits: Mapping[str, Any]) -> None: ...
 
 
-class LoopWorker:
-    """One worker as a task. `let_go` (of its lock) is called when the task has ended, however it ended."""
+class Hosted(NamedTuple):
+    worker: HostedWorker
+    let_go: Callable[[], None]
+    """Of its lock; called when it has ended, however it ended."""
 
-    def __init__(self, worker: HostedWorker, let_go: Callable[[], None], name: str) -> None:
-        self._worker = worker
-        self._let_go = let_go
-        self._task = asyncio.create_task(self._host(), name=name)
+
+class LoopWorker:
+    """One worker as a task. Where it is gone (a machine that slept past the lease, a commit whose reply was lost) and
+    was not told to stop, `make` makes another, which goes on as any other would."""
+
+    def __init__(self, make: Callable[[], Hosted], *, say: Callable[[str], None]) -> None:
+        self._make = make
+        self._say = say
+        self._worker, self._let_go = make()
+        self._told_to_stop = False
+        self._limits: Mapping[str, Any] | None = None
+        """As they were last changed."""
+        self._task = asyncio.create_task(self._host(), name="worker")
 
     async def _host(self) -> None:
-        try:
-            await self._worker.run()
-        finally:
-            self._let_go()
+        while True:
+            try:
+                await self._worker.run()
+                return
+            except WorkerGone as error:
+                if self._told_to_stop:
+                    raise
+                self._say(f"A new worker begins in this process, for the last one is gone: {error}")
+            finally:
+                self._let_go()
+            self._worker, self._let_go = self._make()
+            if self._limits is not None:
+                self._worker.reload(self._limits)
 
     async def wait(self) -> None:
         """Returns when it has ended; raises what ended it."""
@@ -44,6 +65,7 @@ class LoopWorker:
     async def stop(self, *, grace: bool) -> None:
         """Returns when it has stopped sending, checkpointed and given back; raises nothing (`wait` does)."""
         if not self._task.done():
+            self._told_to_stop = True
             self._worker.stop(grace=grace)
             await asyncio.wait([self._task])
 
@@ -59,6 +81,7 @@ class LoopWorker:
 
     def reload(self, vendor_limits: Mapping[str, Any]) -> None:
         """Other limits of vendors, keys and prices than it began with."""
+        self._limits = vendor_limits
         if not self._task.done():
             self._worker.reload(vendor_limits)
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from batchwright.core.batch_state import BatchState
-from batchwright.core.errors import NotNow
+from batchwright.core.errors import AWAY_MAX_S, NotNow, StoreAway
 from batchwright.ports.batches import BatchStatus
 from batchwright.ports.observer import WorkerView
 from batchwright.runner.meter import Meter
@@ -92,11 +92,14 @@ class _Looking:
         self._begun_ended = _ended(begun)
         self._since = ("resumed" if working else "watched") if begun.tally.attempts else ""
         self._meter = Meter(seams.clock.now_s(), self._begun_ended)
+        self._last = begun
+        self._away_since_s: float | None = None
+        """When a look first found the database away; None: the last one was answered."""
 
     async def look(self, running: RunningWorkers | None, stopping: str | None = None) -> BatchStatus:
         """Asks the store and shows what it says. `stopping`: the workers are told to stop, and why, in a word; None:
         they are not."""
-        status = await self.seams.batches.status(self.batch_id)
+        status = await self._asked()
         now_s = self.seams.clock.now_s()
         self._meter.note(now_s, _ended(status))
         view = running.view() if running is not None else None
@@ -112,6 +115,20 @@ class _Looking:
                 stopping=_stopping_text(stopping, view) if stopping is not None else "",
             )
         )
+        return status
+
+    async def _asked(self) -> BatchStatus:
+        """What the store says; while a database is away, what it said last: the workers wait for it too."""
+        try:
+            status = await self.seams.batches.status(self.batch_id)
+        except StoreAway:
+            now_s = self.seams.clock.now_s()
+            if self._away_since_s is None:
+                self._away_since_s = now_s
+            if self.seams.interrupts.count or now_s - self._away_since_s >= AWAY_MAX_S:
+                raise
+            return self._last
+        self._last, self._away_since_s = status, None
         return status
 
     def left(self, status: BatchStatus, *, interrupted: bool = False, failure: NotNow | None = None) -> Driven:

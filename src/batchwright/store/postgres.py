@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
-from batchwright.core.errors import StoreError
+from batchwright.core.errors import StoreAway, StoreError
 from batchwright.store.connections import TryAgain
 from batchwright.store.notices import Notices
 
@@ -190,7 +190,7 @@ class PostgresConnections:
             cause = error.error if isinstance(error, _BrokenBefore) else error
             explained = _explain(cause, self.name)
             if explained is None:
-                raise cause from error
+                raise _without_details(cause) from error
             raise explained from cause
 
 
@@ -223,6 +223,8 @@ def _engine(url: str, size: int, *, reads_only: bool) -> Engine:
         pool_pre_ping=True,
         pool_use_lifo=True,
         use_native_hstore=False,
+        # A message is for the log, and parameters are requests and answers.
+        hide_parameters=True,
     )
 
 
@@ -250,6 +252,9 @@ _CAUSES: dict[str, str] = {
     "55P03": "a lock was not had in time (lock_timeout)",
     "42P01": "a table of batchwright is not there any more. Restore it from a backup, or name another database",
 }
+_PASSING = ("08", "53", "57P", "25006")
+"""How the states begin that may be otherwise a moment later: the server comes back, room is made, connections end, a
+standby becomes the primary. Where no state came, there was no connection."""
 _KEPT_CHARS = 300
 """Of what a server says."""
 
@@ -258,13 +263,28 @@ def _explain(error: DBAPIError, name: str) -> StoreError | None:
     """What a database error means to a person; None for an error that is a fault of ours."""
     cause = error.orig
     psycopg = load_psycopg()
-    meaning = _CAUSES.get(getattr(cause, "sqlstate", None) or "")
+    state = getattr(cause, "sqlstate", None) or ""
+    meaning = _CAUSES.get(state)
+    passes = not state or state.startswith(_PASSING)
     if meaning is not None:
-        return StoreError(f"{name}: {meaning}.")
+        return (StoreAway if passes else StoreError)(f"{name}: {meaning}.")
     if not isinstance(cause, (psycopg.OperationalError, psycopg.InterfaceError)):
         return None
-    words = " ".join(str(cause).split())[:_KEPT_CHARS]
-    return StoreError(
+    words = " ".join((_primary(cause) or str(cause)).split())[:_KEPT_CHARS]
+    return (StoreAway if passes else StoreError)(
         f"{name} cannot be reached, or broke off ({words}). Check that the server runs and that its address is right; "
         "what was confirmed is not lost."
     )
+
+
+def _without_details(error: DBAPIError) -> DBAPIError:
+    """The same error without the server's DETAIL, which shows the very row that was refused: what people wrote."""
+    if (cause := error.orig) is not None and (primary := _primary(cause)):
+        cause.args = (primary,)
+        error.args = (f"({type(cause).__name__}) {primary}",)
+    return error
+
+
+def _primary(cause: BaseException) -> str:
+    """The message that a server sent, in one line; empty: none came."""
+    return getattr(getattr(cause, "diag", None), "message_primary", None) or ""

@@ -105,5 +105,7 @@ class Prepared:
                 cursor.execute(sql, values)
         except connection.dialect.loaded_dbapi.Error as error:
             cursor.close()
-            raise DBAPIError.instance(sql, values, error, connection.dialect.loaded_dbapi.Error) from error
+            # A message is for the log, and the values are requests and answers.
+            base = connection.dialect.loaded_dbapi.Error
+            raise DBAPIError.instance(sql, values, error, base, hide_parameters=True) from error
         return cursor

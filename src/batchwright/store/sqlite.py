@@ -70,7 +70,9 @@ def _writer_engine(path: Path | None) -> Engine:
         connection.execute("PRAGMA synchronous = FULL")
         return connection
 
-    engine = create_engine("sqlite://", module=sqlite_module, creator=connect, poolclass=StaticPool)
+    engine = create_engine(
+        "sqlite://", module=sqlite_module, creator=connect, poolclass=StaticPool, hide_parameters=True
+    )
     event.listen(engine, "begin", _begin_immediate)
     return engine
 
@@ -87,7 +89,13 @@ def _reader_engine(path: Path) -> Engine:
         return connection
 
     engine = create_engine(
-        "sqlite://", module=sqlite_module, creator=connect, poolclass=QueuePool, pool_size=READERS, max_overflow=64
+        "sqlite://",
+        module=sqlite_module,
+        creator=connect,
+        poolclass=QueuePool,
+        pool_size=READERS,
+        max_overflow=64,
+        hide_parameters=True,
     )
     event.listen(engine, "begin", _begin_deferred)
     return engine

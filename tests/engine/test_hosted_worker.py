@@ -1,0 +1,104 @@
+"""A worker that is gone is followed by another in the same process, unless it was told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from batchwright.core.errors import StoreError, WorkerGone
+from batchwright.fabric.in_process import Hosted, LoopWorker
+from batchwright.ports.observer import WorkerView
+
+
+class Scripted:
+    """Ends as it is told to by `fate`."""
+
+    def __init__(self) -> None:
+        self.fate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.limits: list[Mapping[str, Any]] = []
+        self.running = asyncio.Event()
+
+    async def run(self) -> None:
+        self.running.set()
+        await self.fate
+
+    def stop(self, *, grace: bool) -> None:
+        self.fate.set_exception(WorkerGone("taken for dead"))
+
+    def look_again(self) -> None:
+        pass
+
+    def look_at_flags(self) -> None:
+        pass
+
+    def view(self) -> WorkerView:
+        return WorkerView(in_flight=0, answered=0, retries_waiting=0, lanes=(), note="")
+
+    def reload(self, vendor_limits: Mapping[str, Any]) -> None:
+        self.limits.append(vendor_limits)
+
+
+class House:
+    def __init__(self) -> None:
+        self.made: list[Scripted] = []
+        self.let_go: list[Scripted] = []
+        self.said: list[str] = []
+        self.second_made = asyncio.Event()
+        self.hosted = LoopWorker(self.make, say=self.said.append)
+
+    def make(self) -> Hosted:
+        worker = Scripted()
+        self.made.append(worker)
+        if len(self.made) == 2:
+            self.second_made.set()
+        return Hosted(worker, lambda: self.let_go.append(worker))
+
+
+async def gone_once() -> House:
+    house = House()
+    house.hosted.reload({"house": 1})
+    await house.made[0].running.wait()
+    house.made[0].fate.set_exception(WorkerGone("taken for dead"))
+    await house.second_made.wait()
+    await house.made[1].running.wait()
+    return house
+
+
+def test_another_takes_the_place_of_one_that_is_gone() -> None:
+    async def lives() -> None:
+        house = await gone_once()
+        assert house.let_go == house.made[:1], "its lock tells the others at once"
+        assert house.said == ["A new worker begins in this process, for the last one is gone: taken for dead"]
+        assert house.made[1].limits == [{"house": 1}], "what was read again since the start"
+        house.made[1].fate.set_result(None)
+        await house.hosted.wait()
+        assert house.let_go == house.made
+
+    asyncio.run(lives())
+
+
+def test_whoever_was_told_to_stop_is_followed_by_nobody() -> None:
+    async def lives() -> None:
+        house = await gone_once()
+        await house.hosted.stop(grace=True)
+        with pytest.raises(WorkerGone):
+            await house.hosted.wait()
+        assert house.let_go == house.made
+        assert len(house.made) == 2
+
+    asyncio.run(lives())
+
+
+def test_any_other_failure_goes_up() -> None:
+    async def lives() -> None:
+        house = House()
+        await house.made[0].running.wait()
+        house.made[0].fate.set_exception(StoreError("the disk is full"))
+        with pytest.raises(StoreError, match="disk is full"):
+            await house.hosted.wait()
+        assert house.let_go == house.made
+
+    asyncio.run(lives())
