@@ -6,12 +6,13 @@ import asyncio
 import json
 import shutil
 import signal
-import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from batchwright.core.failures import Flag
+from batchwright.store.sqlite import load_sqlite
 from support.cli_machine import Invoke, Machine
 from support.command_line import CommandLine
 
@@ -88,7 +89,7 @@ def test_a_person_is_asked(
 
 def rows_of(state: Path, batch_id: str) -> dict[str, int]:
     """SQL rows that name the batch, by table."""
-    with sqlite3.connect(state / "batchwright.sqlite") as connection:
+    with closing(load_sqlite().connect(state / "batchwright.sqlite")) as connection:
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         named = {}
         for table in tables:
