@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
-import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from batchwright.core.failures import Flag
+from batchwright.store.sqlite import load_sqlite
 from support.cli_machine import Invoke, Machine
 from support.command_line import CommandLine
 
@@ -87,7 +89,7 @@ def test_a_person_is_asked(
 
 def rows_of(state: Path, batch_id: str) -> dict[str, int]:
     """SQL rows that name the batch, by table."""
-    with sqlite3.connect(state / "batchwright.sqlite") as connection:
+    with closing(load_sqlite().connect(state / "batchwright.sqlite")) as connection:
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         named = {}
         for table in tables:
@@ -98,17 +100,27 @@ def rows_of(state: Path, batch_id: str) -> dict[str, int]:
     return {table: count for table, count in named.items() if count}
 
 
-@pytest.mark.parametrize(
-    "kill_at", ["-", "before drop step", "after drop step", "before drop step:2", "after drop step:2"]
-)
-def test_of_a_deleted_batch_nothing_is_left_but_its_usage(tmp_path: Path, kill_at: str) -> None:
-    command = CommandLine(tmp_path)
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A folder in which two files were run, to be copied, and their batches' ids."""
+    command = CommandLine(tmp_path_factory.mktemp("ran"))
     ids = []
     for name in ("one", "two"):
         command.write(f"{name}.jsonl", [{"prompt": f"{name} {row}"} for row in range(250)])
         run = ("run", f"{name}.jsonl", "-o", f"{name}.out", "-m", "m", "--simulate", "--json", "--progress", "none")
-        watched = ("-m", "support.watched_command", str(tmp_path / "account"), "-")
+        watched = ("-m", "support.watched_command", str(command.folder / "account"), "-")
         ids.append(command.start(*run, program=watched).end().report["batch_id"])
+    return command.folder, ids
+
+
+@pytest.mark.parametrize(
+    "kill_at", ["-", "before drop step", "after drop step", "before drop step:2", "after drop step:2"]
+)
+def test_of_a_deleted_batch_nothing_is_left_but_its_usage(
+    ran: tuple[Path, list[str]], tmp_path: Path, kill_at: str
+) -> None:
+    folder, ids = ran
+    command = CommandLine(shutil.copytree(folder, tmp_path, dirs_exist_ok=True))
     used = command("usage", "--json").out
     assert rows_of(command.state, ids[0])["segment"] == 3
     watched = ("-m", "support.watched_command", str(tmp_path / "account"), kill_at)

@@ -4,14 +4,14 @@ nothing stays of what nobody can finish."""
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import openai
 import pytest
 from openai.types import Batch
 
 from batchwright.store.open import open_store
+from batchwright.store.sqlite import load_sqlite
 from support.command_line import CommandLine
 from support.openai_client import CHAT, chat_rows, rows_file, upload
 from support.served_process import ServedProcess, killed_at, served
@@ -78,7 +78,9 @@ def test_a_refusal_is_finished_by_the_next(command: CommandLine, point: str) -> 
 
 
 def blobs(command: CommandLine, prefix: str) -> int:
-    with sqlite3.connect(command.state / "batchwright.sqlite") as database:
+    # By the library of the stores that this process opens: another one knows nothing of their locks, and takes the log
+    # from under them when it closes the file.
+    with closing(load_sqlite().connect(command.state / "batchwright.sqlite")) as database:
         (count,) = database.execute("SELECT count(*) FROM blob WHERE key LIKE ?", (f"{prefix}%",)).fetchone()
     return int(count)
 
@@ -91,7 +93,7 @@ def sweep(command: CommandLine, batch_id: str = "") -> list[str]:
             pass
         return store.check(batch_id) if batch_id else []
     finally:
-        store.close()  # before `blobs` looks: it reads the file through another library
+        store.close()
 
 
 @pytest.mark.parametrize(("point", "left"), [("before sweep_files:2", 3), ("after sweep_files:2", 2)])

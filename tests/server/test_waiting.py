@@ -108,9 +108,10 @@ def test_the_terminal_of_another_process_has_the_words(scripted: RunningService,
     command = CommandLine(folder, BATCHWRIGHT_HOME=str(scripted.settings.state_dir))
     said = command("status", batch_id).out
     assert "waiting\tscripted small: " in said
-    assert "is the address right?" in said
+    # After twenty refusals, which a slow machine may have had by now, the same is an outage.
+    assert "is the address right?" in said or "small: outage: connection refused" in said
     (waiting,) = command("status", batch_id, "--json").report["waiting"]
-    assert (waiting["vendor"], waiting["cause"]) == ("scripted", "unreached")
+    assert (waiting["vendor"], waiting["cause"]) in (("scripted", "unreached"), ("scripted", "outage"))
     watching = command.start("watch", batch_id, "--progress", "plain")
     try:
         watching.wait_for("scripted small: ")
