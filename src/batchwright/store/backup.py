@@ -1,17 +1,18 @@
 """A copy of a state file, taken while others read and write it.
 
 SQLite's own backup, in one step: one read transaction, which sees one moment and holds no writer up. In several steps
-it would begin anew after every commit, and under a busy worker it would never end.
+it would begin anew after every commit, and under a busy worker it would never end. Taken by the library that holds the
+file open in this process: another one that closes it would let go of all its locks.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
 from batchwright.core.errors import StoreError, UsageError
+from batchwright.store.sqlite import load_sqlite
 
 
 def back_up(source: Path, target: Path) -> int:
@@ -19,12 +20,13 @@ def back_up(source: Path, target: Path) -> int:
     where it exists already, StoreError where it cannot be written."""
     if os.path.lexists(target):
         raise _exists(target)
+    sqlite = load_sqlite()
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         with (
-            closing(sqlite3.connect(f"file:{_quoted(source)}?mode=ro", uri=True)) as reading,
-            closing(sqlite3.connect(unfinished)) as writing,
+            closing(sqlite.connect(f"file:{_quoted(source)}?mode=ro", uri=True)) as reading,
+            closing(sqlite.connect(unfinished)) as writing,
         ):
             reading.backup(writing)
         _to_disk(unfinished)
@@ -32,7 +34,7 @@ def back_up(source: Path, target: Path) -> int:
         _to_disk(target.parent)
     except FileExistsError:
         raise _exists(target) from None
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite.Error) as error:
         raise StoreError(f"{target} cannot be written: {error}") from error
     finally:
         for rest in (
