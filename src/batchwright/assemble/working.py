@@ -1,33 +1,30 @@
-"""`batchwright work`: a worker on all batches of this machine, until it is told to end."""
+"""`batchwright work`: who hosts the workers on all batches of this machine, until they are told to end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+from batchwright.assemble.hosting import Say, WorkerOrder, working
+from batchwright.assemble.machine import Machine
 from batchwright.assemble.seams import seams_here
-from batchwright.assemble.vendors import open_vendors
-from batchwright.assemble.workers import start_worker
-from batchwright.engine.worker_settings import LaneLimits
-from batchwright.fabric.in_process import LoopWorker
+from batchwright.fabric.hosting import RunningWorker
 from batchwright.fabric.system import SystemClock
 from batchwright.runner.ended import EndedBatches
 from batchwright.runner.progress_text import work_line
 from batchwright.runner.seams import Display, Seams
 from batchwright.settings import Settings
+from batchwright.settings.frozen import freeze
 
 TELL_EVERY_S = 5.0
 
 
 async def work(settings: Settings, *, until_idle: bool, display: Display) -> int:
     """`batchwright work`: works on every batch of this machine until it is told to end; returns the exit code."""
-    from batchwright.assemble.tracing import tracing  # of those that stay alone
-
-    async with seams_here(settings, display) as (machine, seams), tracing(settings, display.say) as trace:
+    async with seams_here(settings, display) as (machine, seams):
         machine.find_price.load()
-        async with open_vendors(settings, machine.clock, say=display.say) as vendors:
-            asked = LaneLimits()
-            worker = start_worker(machine, vendors, say=display.say, asked=asked, until_idle=until_idle, trace=trace)
+        async with _hosted(machine, display.say, until_idle=until_idle) as worker:
             ending = asyncio.create_task(_end_on_interrupt(worker, seams), name="interrupts")
             ended = EndedBatches(seams.batches)
             telling = asyncio.create_task(_tell_of_work(worker, ended, machine.clock, display.say), name="telling")
@@ -46,9 +43,22 @@ async def work(settings: Settings, *, until_idle: bool, display: Display) -> int
         return 0 if not told or (told == 1 and not until_idle) else 130
 
 
-async def _tell_of_work(
-    worker: LoopWorker, ended: EndedBatches, clock: SystemClock, say: Callable[[str], None]
-) -> None:
+@asynccontextmanager
+async def _hosted(machine: Machine, say: Say, *, until_idle: bool) -> AsyncIterator[RunningWorker]:
+    """The workers where the settings want them: in this process, in several, or on a Ray cluster."""
+    hosts = machine.settings.hosts
+    if not hosts.processes:
+        async with working(machine, say, until_idle=until_idle) as worker:
+            yield worker
+        return
+    from batchwright.fabric.processes import ProcessPlan, ProcessWorkers  # of several processes alone
+
+    build = WorkerOrder(settings=freeze(machine.settings), sweeps=False)
+    plan = ProcessPlan(build=build, count=hosts.processes, until_idle=until_idle)
+    yield ProcessWorkers(plan, clock=machine.clock, say=say)
+
+
+async def _tell_of_work(worker: RunningWorker, ended: EndedBatches, clock: SystemClock, say: Say) -> None:
     """A line now and then about what the worker does, one when it has nothing to do, and one a batch that ended."""
     say("Working on the batches of this machine; Ctrl-C ends. Answers are kept; `batchwright export` writes them.")
     told = ""
@@ -64,8 +74,9 @@ async def _tell_of_work(
         await clock.sleep(TELL_EVERY_S)
 
 
-async def _end_on_interrupt(worker: LoopWorker, seams: Seams) -> None:
+async def _end_on_interrupt(worker: RunningWorker, seams: Seams) -> None:
     await seams.interrupts.wait(0)
+    seams.display.say("Ending: rows in flight may finish; the same signal again ends it at once.")
     first = asyncio.create_task(worker.stop(grace=True), name="orderly end")
     await seams.interrupts.wait(1)
     await worker.stop(grace=False)

@@ -11,6 +11,9 @@ from batchwright.cli import options
 
 @click.command(name="work")
 @click.option("--until-idle", is_flag=True, help="End when no batch has rows to send. [default: wait for more]")
+@click.option(
+    "--processes", metavar="N", help="Work in N processes, each begun again if it dies. [default: in this one]"
+)
 @options.transport_option
 @click.option(
     "--progress",

@@ -129,7 +129,7 @@ class Worker:
         self._elsewhere_after_s = 0.0
         """When it is worth asking again for rows of lanes that nothing is held for."""
         self._version = 0
-        self._idle = False
+        self._idle_looks = 0
         self._failure: BaseException | None = None
         self.stopping = False
         self.stop_until_s = 0.0
@@ -205,6 +205,7 @@ class Worker:
             retries_waiting=sum(len(segment.waiting) for segment in self.floor.segments.values()),
             lanes=lanes,
             note=self.opening.note,
+            idle_looks=0 if self.floor.segments or self.sender.in_flight else self._idle_looks,
         )
 
     # ----------------------------------------------------------------------------------------------------- the loop
@@ -413,7 +414,7 @@ class Worker:
         if found_nothing:
             self._claim_after_s = now_s + (self.settings.wake_poll_s if floor.segments else self.settings.idle_poll_s)
             self.closing.nothing_claimable()
-        self._idle = found_nothing
+        self._idle_looks = self._idle_looks + 1 if found_nothing else 0
         budget.give_all(floor.contexts, result, stopping=self.stopping)
         self.closing.signalled(result.signals, now_s)
         self._leave_batches(result.signals, now_s)
@@ -452,4 +453,4 @@ class Worker:
             return True
         if self.only_batch:
             return self.closing.batch_over(self.only_batch)
-        return self._until_idle and self._idle
+        return self._until_idle and self._idle_looks > 0

@@ -34,6 +34,8 @@ class WorkerView:
     lanes: tuple[LaneView, ...]
     note: str
     """What the worker lacks, or waits for as a whole; empty: nothing."""
+    idle_looks: int = 0
+    """How often in a row it has looked for rows to send and found none; 0 while it holds any."""
 
 
 NAMES_MAX = 200

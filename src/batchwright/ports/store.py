@@ -270,6 +270,9 @@ class Store(Keys, FileStore, Webhooks, Protocol):
     def backlog(self) -> Backlog:
         """Figures of the whole store, for whoever watches it."""
 
+    def segments_to_do(self) -> int:
+        """Segments that wait to be claimed, of batches that may be worked on, and those that workers hold."""
+
     def hold_credit(self, worker: WorkerId, key_id: str, picousd: int, least_picousd: int) -> int:
         """Draws from the key's budget for a call of this worker: as much as is left, if that is at least
         `least_picousd`, else 0. Without a budget all of it. Given back by `add_usage`, and with the worker's end."""

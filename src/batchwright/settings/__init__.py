@@ -23,6 +23,7 @@ from batchwright.runner.progress import ProgressKind
 from batchwright.runner.request import Delivery, Pace, RunRequest
 from batchwright.settings import endpoints, layers, routes
 from batchwright.settings.endpoints import VendorLimits
+from batchwright.settings.hosts import Hosts, read_hosts
 from batchwright.settings.layers import Layer, Variables
 from batchwright.settings.serving import Serving, read_serving
 from batchwright.settings.sources import Origin, Sourced
@@ -103,6 +104,8 @@ class Settings:
     grace_s: float = 30.0
     serving: Serving = field(default_factory=Serving)
     """Of `serve` alone."""
+    hosts: Hosts = field(default_factory=Hosts)
+    """Of `work` and `ray` alone."""
     variables: Variables = field(repr=False)
 
     def key(self, name: str) -> str:
@@ -305,6 +308,7 @@ def _settings(
         heartbeat_s=heartbeat_s,
         grace_s=value("grace", 30.0),
         serving=read_serving({name: sourced.value for name, sourced in values.items()}),
+        hosts=read_hosts({name: sourced.value for name, sourced in values.items()}),
         variables=variables,
     )
 

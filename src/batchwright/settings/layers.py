@@ -94,6 +94,13 @@ def read_variables(environment: Mapping[str, str], folder: Path) -> Variables:
     path = find_upward(DOTENV_FILE, folder.absolute())
     if path is None:
         return Variables(environment=environment, dotenv={}, dotenv_file="")
+    return Variables(environment=environment, dotenv=read_dotenv(str(path)), dotenv_file=str(path))
+
+
+def read_dotenv(path: str) -> dict[str, str]:
+    """What a `.env` holds; nothing for no path. Raises UsageError for one that cannot be read."""
+    if not path:
+        return {}
     from dotenv import dotenv_values
 
     try:
@@ -101,8 +108,7 @@ def read_variables(environment: Mapping[str, str], folder: Path) -> Variables:
         found = dotenv_values(path, interpolate=False)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
-    known = {name: value for name, value in found.items() if value is not None}
-    return Variables(environment=environment, dotenv=known, dotenv_file=str(path))
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def flag_layer(flags: Mapping[str, object], folder: Path) -> Layer:

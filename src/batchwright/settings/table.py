@@ -83,6 +83,13 @@ SETTINGS: dict[str, Setting] = {
         read=values.read_targets, meaning="hosts and networks that webhooks may lead to beside the public internet"
     ),
     "grace": Setting(read=read_duration, meaning="how long rows in flight may finish after a stop"),
+    "processes": Setting(read=values.read_count, meaning="processes that `work` has for its workers"),
+    "ray": Setting(
+        read=values.read_cluster, meaning="the Ray cluster that hosts the workers of `work`", in_projects=False
+    ),
+    "ray_min": Setting(read=values.read_count, meaning="actors on it, at least"),
+    "ray_max": Setting(read=values.read_count, meaning="actors on it, at most"),
+    "ray_cpus": Setting(read=values.read_share, meaning="CPUs of the cluster that an actor takes up"),
     "host": Setting(read=values.read_host, meaning="address that `serve` listens at"),
     "port": Setting(read=values.read_port, meaning="its port; 0: any free one"),
     "log": Setting(read=values.choice_of(LogForm), meaning="how `serve` tells of requests"),

@@ -21,6 +21,7 @@ VENDOR_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 BAD_IN_URL = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]|\s")
 """Also half surrogates: bytes of a command line that are no text."""
 DATABASE = re.compile(r"postgres(ql)?://.")
+CLUSTER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):\d{1,5}")
 MAX_INTEGER = 10**12
 SIZE = re.compile(r"(\d{1,15}) ?(B|KiB|MiB|GiB|)", re.IGNORECASE)
 SIZE_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -53,6 +54,27 @@ def read_database(value: object) -> str:
         return value
     # What was found may hold a password.
     raise ValueError("expected postgresql://USER@HOST/NAME, found another text")
+
+
+def read_cluster(value: object) -> str:
+    """`local`, `auto` or HOST:PORT."""
+    if isinstance(value, str) and (value in ("local", "auto") or CLUSTER.fullmatch(value)):
+        return value
+    raise ValueError(
+        "expected `local` (a cluster that is begun here and ended with the command), HOST:PORT of a cluster's head, or "
+        f"`auto` (the cluster this machine is a node of), found {value!r}"
+    )
+
+
+def read_share(value: object) -> float:
+    """A number above 0, in steps of 0.0001, which is as fine as Ray counts."""
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
+    except ValueError:
+        number = 0.0
+    if not 0.0001 <= number <= 1000 or (number > 1 and number != int(number)):
+        raise ValueError(f"expected a number of CPUs such as 0.5, or a whole one, found {value!r}")
+    return number
 
 
 def read_host(value: object) -> str:

@@ -48,6 +48,7 @@ from batchwright.store import (
     keys,
     leases,
     ledger,
+    load,
     pausing,
     reading,
     repricing,
@@ -265,6 +266,9 @@ class SqlStore:
 
     def backlog(self) -> Backlog:
         return self._connections.look(watching.backlog)
+
+    def segments_to_do(self) -> int:
+        return self._connections.look(load.segments_to_do)
 
     def hold_credit(self, worker: WorkerId, key_id: str, picousd: int, least_picousd: int) -> int:
         def hold(connection: Connection) -> int:

@@ -1,0 +1,56 @@
+"""By what a process that was just begun builds its worker: an order that it unpickles, and what it has itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+from batchwright.assemble.machine import Machine, open_machine, store_place
+from batchwright.assemble.sweeping import swept
+from batchwright.assemble.tracing import tracing
+from batchwright.assemble.vendors import open_vendors
+from batchwright.assemble.workers import start_worker
+from batchwright.engine.worker_settings import LaneLimits
+from batchwright.fabric.in_process import LoopWorker
+from batchwright.settings.frozen import FrozenSettings
+from batchwright.store.open import open_store
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOrder:
+    """Implements `fabric.hosting.WorkerBuilder`."""
+
+    settings: FrozenSettings
+    sweeps: bool
+    """Whether it sweeps beside its work: where no other process is sure to."""
+
+    @asynccontextmanager
+    async def __call__(self, say: Say) -> AsyncIterator[LoopWorker]:
+        settings = self.settings.thaw()
+        async with open_machine(settings) as machine, swept(machine, say) if self.sweeps else nullcontext():
+            machine.find_price.load()
+            async with working(machine, say) as worker:
+                yield worker
+
+    @contextmanager
+    def open_load(self) -> Iterator[Callable[[], int]]:
+        store = open_store(store_place(self.settings.thaw()))
+        try:
+            yield store.segments_to_do
+        finally:
+            store.close()
+
+
+@asynccontextmanager
+async def working(machine: Machine, say: Say, *, until_idle: bool = False) -> AsyncIterator[LoopWorker]:
+    """A worker on all batches, on this loop, with vendors of its own; stopped at the end if it still runs."""
+    settings = machine.settings
+    async with tracing(settings, say) as trace, open_vendors(settings, machine.clock, say=say) as vendors:
+        worker = start_worker(machine, vendors, say=say, asked=LaneLimits(), until_idle=until_idle, trace=trace)
+        try:
+            yield worker
+        finally:
+            await worker.stop(grace=False)
