@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOrder:
-    """Implements `fabric.hosting.WorkerBuilder`."""
+    """Implements `fabric.hosting.FleetBuilder`."""
 
     settings: FrozenSettings
     sweeps: bool

@@ -46,15 +46,20 @@ async def work(settings: Settings, *, until_idle: bool, display: Display) -> int
 @asynccontextmanager
 async def _hosted(machine: Machine, say: Say, *, until_idle: bool) -> AsyncIterator[RunningWorker]:
     """The workers where the settings want them: in this process, in several, or on a Ray cluster."""
-    hosts = machine.settings.hosts
-    if not hosts.processes:
+    settings, hosts = machine.settings, machine.settings.hosts
+    if not hosts.processes and not hosts.ray:
         async with working(machine, say, until_idle=until_idle) as worker:
             yield worker
         return
     from batchwright.fabric.processes import ProcessPlan, ProcessWorkers  # of several processes alone
 
-    build = WorkerOrder(settings=freeze(machine.settings), sweeps=False)
-    plan = ProcessPlan(build=build, count=hosts.processes, until_idle=until_idle)
+    if hosts.ray:
+        from batchwright.assemble.clusters import ray_host  # of those who have a cluster alone
+
+        plan = ProcessPlan(build=ray_host(settings), count=1, name="Ray driver process", until_idle=until_idle)
+    else:
+        order = WorkerOrder(settings=freeze(settings), sweeps=False)
+        plan = ProcessPlan(build=order, count=hosts.processes, until_idle=until_idle)
     yield ProcessWorkers(plan, clock=machine.clock, say=say)
 
 

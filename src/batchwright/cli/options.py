@@ -290,6 +290,14 @@ def serving_options(function: F) -> F:
     )(function)
 
 
+def ray_options(function: F) -> F:
+    return _all(
+        click.option("--ray-min", metavar="N", help="Actors, at least. [default: 1]"),
+        click.option("--ray-max", metavar="N", help="Actors, at most, by how much there is to do. [default: 2]"),
+        click.option("--ray-cpus", metavar="X", help="CPUs of the cluster that an actor takes up. [default: 1]"),
+    )(function)
+
+
 def selector_options(function: F) -> F:
     return _all(
         click.option(

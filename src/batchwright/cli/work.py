@@ -14,6 +14,15 @@ from batchwright.cli import options
 @click.option(
     "--processes", metavar="N", help="Work in N processes, each begun again if it dies. [default: in this one]"
 )
+@click.option(
+    "--ray",
+    is_flag=False,
+    flag_value="local",
+    metavar="[ADDRESS]",
+    help="Work in actors of a Ray cluster: HOST:PORT of its head, or auto; without an address one is begun here, and "
+    "ends with the command. [default: none]",
+)
+@options.ray_options
 @options.transport_option
 @click.option(
     "--progress",

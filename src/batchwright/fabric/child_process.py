@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from batchwright.core.errors import BatchwrightError
+from batchwright.core.errors import BatchwrightError, CallerError
 from batchwright.fabric.hosting import RunningWorker, WorkerBuilder
 from batchwright.fabric.own_process import collect_seldom, fast_loop_factory, keep_memory_flat
 from batchwright.fabric.system import SystemClock
@@ -41,6 +41,8 @@ class Failed:
     """What ended the worker, in words for people."""
 
     text: str
+    refused: bool = False
+    """What was asked for cannot be had: another start is refused too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ async def _host(connection: Connection, build: WorkerBuilder, outbox: _Outbox) -
         task.cancel()
     failure = None if working.cancelled() else working.exception()
     if isinstance(failure, BatchwrightError):
-        outbox.put(Failed(str(failure)))
+        outbox.put(Failed(str(failure), isinstance(failure, CallerError)))
         return 1
     if failure is not None:
         outbox.put(Failed(f"a fault of batchwright itself: {type(failure).__name__}: {failure}"))

@@ -33,6 +33,10 @@ class WorkerBuilder(Protocol):
     def __call__(self, say: Say) -> AbstractAsyncContextManager[RunningWorker]:
         """A worker on the running loop, and everything it needs; closed with it. Raises UsageError, StoreError."""
 
+
+class FleetBuilder(WorkerBuilder, Protocol):
+    """Of workers whose number goes by how much there is to do."""
+
     def open_load(self) -> AbstractContextManager[Callable[[], int]]:
         """What tells how many segments wait or are held, over all batches that may be worked on. Blocks."""
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
-from batchwright.core.errors import StoreError
+from batchwright.core.errors import StoreError, UsageError
 from batchwright.fabric import child_process
 from batchwright.fabric.child_process import HELD_BACK, Failed, Order, Told, ToParent
 from batchwright.fabric.hosting import Say, WorkerBuilder, together
@@ -61,10 +61,12 @@ class ProcessWorkers:
         """By processes that have ended."""
         self._stop = asyncio.Event()
         self.deaths = 0
+        self._worked = False
+        """Some process did, that has ended."""
         self._slots = [asyncio.create_task(self._keep(n), name=f"process {n}") for n in range(1, plan.count + 1)]
 
     async def wait(self) -> None:
-        """Raises StoreError when a worker cannot be started here."""
+        """Raises UsageError for what they refuse to begin with, StoreError when a worker cannot be started here."""
         done, _ = await asyncio.wait(self._slots, return_when=asyncio.FIRST_EXCEPTION)
         if any(slot.exception() for slot in done):
             await self.stop(grace=True)
@@ -104,6 +106,9 @@ class ProcessWorkers:
             self._answered += child.view.answered if child.view is not None else 0
             if self._stop.is_set():
                 return
+            if child.refused and not self._worked:
+                raise UsageError(child.failure)
+            self._worked = self._worked or child.view is not None
             self.deaths += 1
             if child.view is not None and self._clock.now_s() - began_s > STEADY_S:
                 wait_s = WAIT_MIN_S
@@ -134,7 +139,7 @@ class _Child:
         loop = asyncio.get_running_loop()
         self.view: WorkerView | None = None
         """What it told last; None: it has not begun to work."""
-        self.failure = ""
+        self.failure, self.refused = "", False
         self.ended: asyncio.Future[int] = loop.create_future()
         self._say = say
         self._viewed = viewed
@@ -167,8 +172,8 @@ class _Child:
         match message:
             case Told(text):
                 self._say(text)
-            case Failed(text):
-                self.failure = text
+            case Failed(text, refused):
+                self.failure, self.refused = text, refused
             case WorkerView():
                 self.view = message
                 self._viewed()
