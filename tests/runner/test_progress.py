@@ -227,7 +227,8 @@ def test_a_terminal_that_is_gone_fails_nothing(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("view", "line"),
     [
-        (view_of(), "0 answers so far; no rows to send"),
+        (replace(view_of(), idle_looks=1), "0 answers so far; no rows to send"),
+        (view_of(), "0 answers so far"),
         (view_of(retries=2), "0 answers so far, 0 in flight"),
         (
             view_of(

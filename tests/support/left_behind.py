@@ -11,6 +11,10 @@ from batchwright.store.open import open_store
 from support.command_line import CommandLine, content
 from support.scripted_vendor import ScriptedVendor
 
+LISTENING = "0A"
+LOOPBACK = ("0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
+"""As /proc/net has 127.0.0.1, ::1, and the first on a socket of the second kind."""
+
 
 def leave_batch(command: CommandLine, vendor: ScriptedVendor, rows: int) -> None:
     """Taken in by a `run` that is killed with its first rows at the vendor."""
@@ -94,3 +98,22 @@ def wait_for_end(pids: list[int], timeout_s: float = 60.0) -> None:
             assert ready, f"process {pid} is still there"
         finally:
             os.close(descriptor)
+
+
+def listens_beyond(pids: list[int]) -> list[str]:
+    """Addresses beside loopback that these processes listen at. On Linux."""
+    sockets: dict[str, str] = {}
+    for name in ("tcp", "tcp6"):
+        for line in (Path("/proc/net") / name).read_text().splitlines()[1:]:
+            fields = line.split()
+            address = fields[1].rpartition(":")[0]
+            if fields[3] == LISTENING and address not in LOOPBACK:
+                sockets[f"socket:[{fields[9]}]"] = fields[1]
+    found = []
+    for pid in pids:
+        try:
+            opened = [os.readlink(entry) for entry in (Path("/proc") / str(pid) / "fd").iterdir()]
+        except OSError:
+            continue
+        found += [sockets[name] for name in opened if name in sockets]
+    return found

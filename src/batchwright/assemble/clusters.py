@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 from batchwright.assemble.hosting import WorkerOrder
 from batchwright.core.errors import UsageError
@@ -16,9 +20,12 @@ AUTO = "auto"
 LOOK_EVERY_S = 0.5
 
 
-def ray_host(settings: Settings) -> RayHost:
+@contextmanager
+def ray_host(settings: Settings) -> Iterator[RayHost]:
     """What hosts the workers of `work --ray`."""
-    return RayHost(plan=_plan(settings, settings.hosts.ray), build=_order(settings))
+    with tempfile.TemporaryDirectory(prefix="bw-ray-", ignore_cleanup_errors=True) as folder:
+        plan = replace(_plan(settings, settings.hosts.ray), folder=folder)
+        yield RayHost(plan=plan, build=_order(settings))
 
 
 def begin_fleet(settings: Settings) -> FleetView | None:

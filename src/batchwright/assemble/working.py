@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 from batchwright.assemble.hosting import Say, WorkerOrder, working
 from batchwright.assemble.machine import Machine
@@ -53,14 +53,20 @@ async def _hosted(machine: Machine, say: Say, *, until_idle: bool) -> AsyncItera
         return
     from batchwright.fabric.processes import ProcessPlan, ProcessWorkers  # of several processes alone
 
-    if hosts.ray:
-        from batchwright.assemble.clusters import ray_host  # of those who have a cluster alone
+    with ExitStack() as stack:
+        if hosts.ray:
+            from batchwright.assemble.clusters import ray_host  # of those who have a cluster alone
 
-        plan = ProcessPlan(build=ray_host(settings), count=1, name="Ray driver process", until_idle=until_idle)
-    else:
-        order = WorkerOrder(settings=freeze(settings), sweeps=False)
-        plan = ProcessPlan(build=order, count=hosts.processes, until_idle=until_idle)
-    yield ProcessWorkers(plan, clock=machine.clock, say=say)
+            host, name = stack.enter_context(ray_host(settings)), "Ray driver process"
+            plan = ProcessPlan(build=host, count=1, name=name, until_idle=until_idle, own_group=True)
+        else:
+            order = WorkerOrder(settings=freeze(settings), sweeps=False)
+            plan = ProcessPlan(build=order, count=hosts.processes, until_idle=until_idle)
+        workers = ProcessWorkers(plan, clock=machine.clock, say=say)
+        try:
+            yield workers
+        finally:
+            await workers.stop(grace=False)
 
 
 async def _tell_of_work(worker: RunningWorker, ended: EndedBatches, clock: SystemClock, say: Say) -> None:

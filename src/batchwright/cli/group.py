@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "delete": "Delete batches that have ended, with their rows and answers.",
     "usage": "Sum up tokens and cost by day, vendor and model.",
     "work": "Work on all batches of this machine.",
+    "ray": "Keep workers on a Ray cluster, with nobody at a terminal.",
     "serve": "Serve this machine's batches over HTTP.",
     "backup": "Copy the state of all batches to a file, while they run.",
     "db": "Look at a database's schema, or bring it up to date.",

@@ -8,6 +8,7 @@ there, are the parent's to pass on; SIGTERM to this very process asks for an ord
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import signal
 import sys
@@ -55,8 +56,11 @@ class Order:
 ToParent = Told | Failed | WorkerView
 
 
-def main(connection: Connection, build: WorkerBuilder) -> None:
-    """The target of the process. Ends it with 0, or with 1 when the worker ended otherwise than by an order."""
+def main(connection: Connection, build: WorkerBuilder, own_group: bool) -> None:
+    """The target of the process. Ends it with 0, or with 1 when the worker ended otherwise than by an order.
+    `own_group`: what it starts can be told apart from all else, and ended with it."""
+    if own_group and sys.platform != "win32":
+        os.setpgid(0, 0)
     keep_memory_flat()
     collect_seldom()
     outbox = _Outbox(connection)

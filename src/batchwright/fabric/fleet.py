@@ -20,6 +20,8 @@ class RayPlan:
     """Of the cluster, that each worker takes up."""
     one_machine: bool
     """What the workers share is a folder of this machine."""
+    folder: str = ""
+    """Of a local cluster, for its sockets and logs; removed with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,7 @@ class FleetView:
     least: int
     most: int
     to_do: int
-    """Segments that wait or are held; -1: the store could not be asked."""
+    """Segments that wait or are held; -1: the store was not asked yet, or did not answer."""
     actors: tuple[ActorView, ...]
     answered: int
     """By all actors that there were."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import signal
 import sys
 import threading
@@ -44,9 +45,11 @@ class ProcessPlan:
     build: WorkerBuilder
     count: int
     name: str = "worker process"
-    """What one is, for people."""
+    """What one is, for people: a word of which more than one are "...es"."""
     until_idle: bool = False
     """End all once none of them has found rows to send."""
+    own_group: bool = False
+    """Each has processes of its own, which end with it."""
 
 
 class ProcessWorkers:
@@ -88,18 +91,17 @@ class ProcessWorkers:
             return None
         views = [child.view for child in self._running.values() if child.view is not None]
         whole = together(views)
-        here = len(views) == len(self._slots)
-        return replace(whole, answered=whole.answered + self._answered, idle_looks=whole.idle_looks if here else 0)
-
-    @property
-    def pids(self) -> list[int]:
-        return [child.pid for child in self._running.values()]
+        answered, lacking = whole.answered + self._answered, len(self._slots) - len(views)
+        if not lacking:
+            return replace(whole, answered=answered)
+        note = f"{lacking} of {len(self._slots)} {self._plan.name}es on the way"
+        return replace(whole, answered=answered, idle_looks=0, note="; ".join(filter(None, (whole.note, note))))
 
     async def _keep(self, number: int) -> None:
         wait_s, never_worked = WAIT_MIN_S, 0
         while not self._stop.is_set():
             began_s = self._clock.now_s()
-            child = _Child(self._plan.build, self._say, self._viewed)
+            child = _Child(self._plan, self._say, self._viewed)
             self._running[number] = child
             code = await child.ended
             del self._running[number]
@@ -135,7 +137,7 @@ class ProcessWorkers:
 class _Child:
     """One process, from its start to its end."""
 
-    def __init__(self, build: WorkerBuilder, say: Say, viewed: Callable[[], None]) -> None:
+    def __init__(self, plan: ProcessPlan, say: Say, viewed: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         self.view: WorkerView | None = None
         """What it told last; None: it has not begun to work."""
@@ -145,7 +147,9 @@ class _Child:
         self._viewed = viewed
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=child_process.main, args=(theirs, build), name="batchwright worker")
+        arguments = (theirs, plan.build, plan.own_group)
+        self._process = spawn.Process(target=child_process.main, args=arguments, name="batchwright worker")
+        self._own_group = plan.own_group
         with _signals_held_back():
             self._process.start()
         theirs.close()  # or the pipe would not end with it
@@ -166,6 +170,9 @@ class _Child:
                 while True:
                     loop.call_soon_threadsafe(self._hear, connection.recv())
             self._process.join()
+            if self._own_group and sys.platform != "win32":
+                with suppress(ProcessLookupError):  # nobody is left there
+                    os.killpg(self.pid, signal.SIGKILL)
             loop.call_soon_threadsafe(self._set_ended)
 
     def _hear(self, message: ToParent) -> None:

@@ -9,8 +9,8 @@ import logging
 import math
 import os
 import secrets
+import shutil
 import socket
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -32,8 +32,8 @@ OBJECT_STORE_BYTES = 80 * 1024 * 1024
 HEAD_GONE_S = 10
 """A node of a local cluster ends itself when its head has been away for so long."""
 LOCAL_ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: every port on loopback, and nowhere else
+    "RAY_worker_niceness": "0",  # workers are what the cluster is for; late heartbeats would cost them their lease
     "RAY_gcs_rpc_server_reconnect_timeout_s": str(HEAD_GONE_S),
 }
 
@@ -44,6 +44,8 @@ class RayFleet:
 
     def __init__(self, plan: RayPlan) -> None:
         self._plan = plan
+        self._keeper: Any = None
+        """Its handle: asked without the head, which may be away."""
 
     def begin(self, build: FleetBuilder) -> None:
         """Begins its keeper, or goes on with the one that is there. Raises UsageError for other code than ours."""
@@ -51,7 +53,7 @@ class RayFleet:
 
         self._check()
         ours = code_version()
-        keeper = ray_actors.begin_keeper(ours, build, self._plan)
+        keeper = self._keeper = ray_actors.begin_keeper(ours, build, self._plan)
         view: FleetView = _answer(keeper.view.remote(), START_S)
         if view.code != ours:
             raise UsageError(other_code_text(view.code, ours) + " End it first: batchwright ray down")
@@ -59,16 +61,12 @@ class RayFleet:
 
     def view(self) -> FleetView | None:
         """None: it has none."""
-        from batchwright.fabric import ray_actors
-
-        keeper = ray_actors.find_actor(ray_actors.KEEPER)
+        keeper = self._find_keeper()
         return _answer(keeper.view.remote(), START_S) if keeper is not None else None
 
     def drain(self, *, grace: bool) -> None:
         """Its workers begin to end, with grace or at once, and no other is begun."""
-        from batchwright.fabric import ray_actors
-
-        keeper = ray_actors.find_actor(ray_actors.KEEPER)
+        keeper = self._find_keeper()
         if keeper is not None:
             _answer(keeper.drain.remote(grace), START_S)
 
@@ -77,6 +75,13 @@ class RayFleet:
         from batchwright.fabric import ray_actors
 
         ray_actors.end_all()
+
+    def _find_keeper(self) -> Any:
+        from batchwright.fabric import ray_actors
+
+        if self._keeper is None:
+            self._keeper = ray_actors.find_actor(ray_actors.KEEPER)
+        return self._keeper
 
     def _check(self) -> None:
         import ray
@@ -182,13 +187,13 @@ def joined(plan: RayPlan) -> Iterator[None]:
     options: dict[str, Any] = {"namespace": plan.fleet, "log_to_driver": False, "logging_level": logging.ERROR}
     with ExitStack() as stack:
         if local:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bw-ray-", ignore_cleanup_errors=True))
+            stack.callback(shutil.rmtree, plan.folder, ignore_errors=True)
             options |= {
                 "include_dashboard": False,
                 "num_cpus": math.ceil(plan.most * plan.cpus) + 1,
                 "object_store_memory": OBJECT_STORE_BYTES,
                 "_node_ip_address": "127.0.0.1",
-                "_temp_dir": folder,
+                "_temp_dir": plan.folder,
             }
         try:
             ray.init(plan.address, **options)

@@ -120,7 +120,7 @@ class KeeperActor:
     def __init__(self, code: str, build: FleetBuilder, plan: RayPlan) -> None:
         refuse_other_code(code)
         self._code, self._build, self._plan = code, build, plan
-        self._view = FleetView(code=code, least=plan.least, most=plan.most, to_do=0, answered=0, actors=(), texts=())
+        self._view = FleetView(code=code, least=plan.least, most=plan.most, to_do=-1, answered=0, actors=(), texts=())
         self._texts: deque[tuple[int, str]] = deque(maxlen=TEXTS_MAX)
         self._told = self._spare_looks = self._failures = self._hold_looks = 0
         self._asked: dict[str, Any] = {}
@@ -152,8 +152,15 @@ class KeeperActor:
                         self._wait()
             except BatchwrightError as error:
                 self._tell(str(error))
-                self._look(-1)  # workers are not to be without their keeper because it has no store
-                self._wait()
+                self._look_without_store()
+            except ray.exceptions.RayError as error:
+                self._tell(f"the cluster does not answer its keeper: {first_line(error)}")
+            self._wait()
+
+    def _look_without_store(self) -> None:
+        """Workers are not to be without their keeper because that has no store."""
+        with suppress(ray.exceptions.RayError):
+            self._look(-1)
 
     def _wait(self) -> None:
         self._wake.wait(LOOK_EVERY_S if self._drained is None else DRAINING_LOOK_EVERY_S)

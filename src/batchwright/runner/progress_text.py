@@ -41,7 +41,7 @@ def work_line(view: WorkerView) -> str:
     answers = f"{plural(view.answered, 'answer')} so far"
     moves = view.in_flight or view.retries_waiting
     parts = [f"{answers}, {count_text(view.in_flight)} in flight" if moves else answers]
-    parts += [] if moves else ["no rows to send"]
+    parts += ["no rows to send"] if view.idle_looks and not moves else []
     parts += [f"{lane.lane.partition('|')[0]}: {lane.waiting}" for lane in view.lanes if lane.waiting]
     parts += [view.note] if view.note else []
     return "; ".join(parts)

@@ -30,4 +30,8 @@ def read_hosts(values: Mapping[str, Any]) -> Hosts:
     least, most = fields.get("ray_min", 1), fields.get("ray_max", max(2, fields.get("ray_min", 1)))
     if least > most:
         raise UsageError(f"ray_min is {least} and ray_max {most}: expected a least number of actors within the most")
+    if "processes" in fields and "ray" in fields:
+        raise UsageError(
+            "--processes and --ray were both given: workers are in processes of this machine, or in actors"
+        )
     return Hosts(**{**fields, "ray_min": least, "ray_max": most})
