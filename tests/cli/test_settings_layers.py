@@ -8,6 +8,7 @@ import pytest
 
 from batchwright.core.errors import UsageError
 from batchwright.settings import Origin, Settings, load
+from batchwright.settings.hosts import Hosts
 from batchwright.settings.table import SETTINGS, flag_of, variable_of
 from support.settings_places import Places
 
@@ -116,8 +117,10 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path) -> None:
         "log": "json",
         "open_metrics": "yes",
         "webhook_allow": "hooks.internal, 10.1.0.0/16",
+        "ray": "10.0.0.5:6379",
     }
-    environment = {variable_of(name): samples.get(name, "8") for name in SETTINGS}
+    # It and `ray` leave each other out.
+    environment = {variable_of(name): samples.get(name, "8") for name in SETTINGS if name != "processes"}
     settings = Places(tmp_path, environment=environment).load()
     assert settings.gate is False
     assert settings.database == samples["database"]
@@ -126,6 +129,7 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path) -> None:
     assert settings.max_cost_picousd == 8 * 10**12
     assert settings.serving.webhook_allow == ("hooks.internal", "10.1.0.0/16")
     assert (settings.rpm, settings.tpm, settings.max_attempts, settings.model) == (8, 8, 8, "8")
+    assert settings.hosts == Hosts(ray="10.0.0.5:6379", ray_min=8, ray_max=8, ray_cpus=8.0)
     assert flag_of("api_key_env") == "--api-key-env"
 
 

@@ -86,7 +86,7 @@ def test_a_fleet_stays_on_a_cluster_until_it_is_ended(tmp_path: Path) -> None:
         assert "No workers of these batches" in ended.err
         ended = command("ray", "up", "--ray-cpus", "0.5")
         assert ended.code == 0, ended.err
-        assert "Workers there: 1 to 2" in ended.err
+        assert "Workers on the Ray cluster: 1 to 2" in ended.err
         begun = command.start("watch", "@last", "--progress", "none").end()
         assert begun.code == 0, begun.err
         ended = command("ray", "status")

@@ -31,8 +31,10 @@ OBJECT_STORE_BYTES = 80 * 1024 * 1024
 """The least that Ray takes: nothing of ours goes through it."""
 HEAD_GONE_S = 10
 """A node of a local cluster ends itself when its head has been away for so long."""
+LOOPBACK_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""On any system: every port is on loopback, and 127.0.0.1 is not taken for another address of the machine."""
+HEAD_ANSWERS_S = 5.0
 LOCAL_ENVIRONMENT = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: every port on loopback, and nowhere else
     "RAY_worker_niceness": "0",  # workers are what the cluster is for; late heartbeats would cost them their lease
     "RAY_gcs_rpc_server_reconnect_timeout_s": str(HEAD_GONE_S),
 }
@@ -175,7 +177,11 @@ def joined(plan: RayPlan) -> Iterator[None]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     local = plan.address == LOCAL
     if local:
-        os.environ.update(LOCAL_ENVIRONMENT, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+        os.environ.update(
+            LOOPBACK_ENVIRONMENT | LOCAL_ENVIRONMENT, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32)
+        )
+    else:
+        _check_head(plan.address)
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         import ray
@@ -204,6 +210,23 @@ def joined(plan: RayPlan) -> Iterator[None]:
             ) from error
         stack.callback(ray.shutdown)
         yield
+
+
+def _check_head(address: str) -> None:
+    """Ray itself would try for a minute. Raises UsageError where nobody listens."""
+    host, _, port = address.rpartition(":")
+    if not host:
+        return  # `auto`
+    host = host.strip("[]")
+    if host == "localhost" or host.startswith("127.") or host == "::1":
+        os.environ.update(LOOPBACK_ENVIRONMENT)
+    try:
+        socket.create_connection((host, int(port)), HEAD_ANSWERS_S).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"the Ray cluster {address} cannot be joined: {error}. Expected HOST:PORT of its head, as `ray status` and "
+            "`ray start` show it"
+        ) from error
 
 
 def _answer(ref: Any, timeout_s: float) -> Any:

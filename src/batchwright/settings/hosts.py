@@ -32,6 +32,6 @@ def read_hosts(values: Mapping[str, Any]) -> Hosts:
         raise UsageError(f"ray_min is {least} and ray_max {most}: expected a least number of actors within the most")
     if "processes" in fields and "ray" in fields:
         raise UsageError(
-            "--processes and --ray were both given: workers are in processes of this machine, or in actors"
+            "--processes and --ray were both given: workers are processes of this machine, or actors there"
         )
     return Hosts(**{**fields, "ray_min": least, "ray_max": most})
