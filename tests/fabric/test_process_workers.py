@@ -52,7 +52,7 @@ def test_what_is_refused_from_the_first_is_not_tried_again() -> None:
 def test_starts_that_lead_to_nothing_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "WAIT_MIN_S", 0.01)
     with pytest.raises(StoreError, match=r"ended: the disk is full\. It was started 5 times and never began to work\."):
-        asyncio.run(host(Build(dies=True), count=1))
+        asyncio.run(host(Build(fails=True), count=1))
 
 
 def view_of(answered: int, idle_looks: int, *lanes: LaneView) -> WorkerView:

@@ -14,15 +14,12 @@ VIEW = WorkerView(in_flight=1, answered=7, retries_waiting=0, lanes=(), note="")
 
 
 class _Waiting:
-    """Works until it is told to stop; `dies`: at its first moment."""
+    """Works until it is told to stop."""
 
-    def __init__(self, *, dies: bool) -> None:
-        self._dies = dies
+    def __init__(self) -> None:
         self._stopped = asyncio.Event()
 
     async def wait(self) -> None:
-        if self._dies:
-            raise StoreError("the disk is full.")
         await self._stopped.wait()
 
     async def stop(self, *, grace: bool) -> None:
@@ -35,11 +32,13 @@ class _Waiting:
 @dataclass(frozen=True)
 class Build:
     refuses: bool = False
-    dies: bool = False
+    fails: bool = False
 
     @asynccontextmanager
     async def __call__(self, say: Callable[[str], None]) -> AsyncIterator[_Waiting]:
         say("It is built.")
         if self.refuses:
             raise UsageError("such workers are not to be had")
-        yield _Waiting(dies=self.dies)
+        if self.fails:
+            raise StoreError("the disk is full.")
+        yield _Waiting()

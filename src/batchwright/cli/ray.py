@@ -33,14 +33,15 @@ def ray_command() -> None:
 @click.option("--ray", metavar="ADDRESS", help=CLUSTER_HELP)
 @options.ray_options
 def up_command(**given: Any) -> None:
-    """Begin workers, or change the bounds of those that are there.
+    """Begin workers, or change their bounds.
 
     Keys of vendors and the database's password are those of the nodes' own environment: none is sent. Batches in a
     state folder only on a cluster of this one machine.
 
     \b
     Examples:
-      batchwright ray up --ray-min 1 --ray-max 8 --ray-cpus 0.5
+      batchwright ray up
+      batchwright ray up --ray 10.0.0.5:6379 --ray-min 1 --ray-max 8 --ray-cpus 0.5
     """
     from batchwright.assemble.clusters import begin_fleet
 
@@ -54,10 +55,13 @@ def up_command(**given: Any) -> None:
 @ray_command.command(name="status")
 @click.option("--ray", metavar="ADDRESS", help=CLUSTER_HELP)
 def status_command(**given: Any) -> int:
-    """Show the workers there, and what they told lately; exit code 1 where there are none.
+    """Show the workers that are there.
+
+    Also what they told lately. Exit code 1 where there are none.
 
     \b
     Examples:
+      batchwright ray status
       batchwright ray status --ray 10.0.0.5:6379
     """
     from batchwright.assemble.clusters import look_at_fleet
@@ -75,11 +79,14 @@ def status_command(**given: Any) -> int:
 @click.option("--ray", metavar="ADDRESS", help=CLUSTER_HELP)
 @click.option("--now", is_flag=True, help="Without waiting for rows in flight. [default: they may finish]")
 def down_command(now: bool, **given: Any) -> None:
-    """End the workers there, in good order; returns when all have ended.
+    """End the workers in good order.
+
+    Returns when all have ended.
 
     \b
     Examples:
-      batchwright ray down --ray 10.0.0.5:6379
+      batchwright ray down
+      batchwright ray down --ray 10.0.0.5:6379 --now
     """
     from batchwright.assemble.clusters import end_fleet
     from batchwright.cli.running import run_to_end
