@@ -26,6 +26,7 @@ from batchwright.ports.observer import WorkerView
 LOCAL = "local"
 START_S = 120.0
 """For the first answer of an actor: its process has to be begun, and everything imported."""
+DRAIN_S = 15.0
 FOLLOW_EVERY_S = 0.5
 OBJECT_STORE_BYTES = 80 * 1024 * 1024
 """The least that Ray takes: nothing of ours goes through it."""
@@ -49,6 +50,10 @@ class RayFleet:
         self._keeper: Any = None
         """Its handle: asked without the head, which may be away."""
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return self._plan.least, self._plan.most
+
     def begin(self, build: FleetBuilder) -> None:
         """Begins its keeper, or goes on with the one that is there. Raises UsageError for other code than ours."""
         from batchwright.fabric import ray_actors  # Ray takes seconds to import, and is imported once it is joined
@@ -59,7 +64,7 @@ class RayFleet:
         view: FleetView = _answer(keeper.view.remote(), START_S)
         if view.code != ours:
             raise UsageError(other_code_text(view.code, ours) + " End it first: batchwright ray down")
-        _answer(keeper.change.remote(self._plan), START_S)
+        self.bound()
 
     def view(self) -> FleetView | None:
         """None: it has none."""
@@ -70,7 +75,12 @@ class RayFleet:
         """Its workers begin to end, with grace or at once, and no other is begun."""
         keeper = self._find_keeper()
         if keeper is not None:
-            _answer(keeper.drain.remote(grace), START_S)
+            _answer(keeper.drain.remote(grace), DRAIN_S)
+
+    def bound(self) -> None:
+        """The bounds of this plan hold: a keeper that Ray began anew has those it was first begun with."""
+        if (keeper := self._find_keeper()) is not None:
+            _answer(keeper.change.remote(self._plan), START_S)
 
     def end(self) -> None:
         """The keeper ends, and whatever worker is left: what that held is free once its lease is over."""
@@ -126,7 +136,11 @@ class RayWorkers:
     async def stop(self, *, grace: bool) -> None:
         if not self._following.done():
             self._stopping = True
-            await asyncio.to_thread(self._fleet.drain, grace=grace)
+            try:
+                await asyncio.to_thread(self._fleet.drain, grace=grace)
+            except StoreError as error:
+                self._say(f"The actors cannot be told to end: {error} `batchwright ray down` does, once it answers.")
+                self._following.cancel()
             await asyncio.wait([self._following])
 
     def view(self) -> WorkerView | None:
@@ -142,6 +156,8 @@ class RayWorkers:
             seen = self._view = await asyncio.to_thread(self._fleet.view)
             if seen is None:
                 raise StoreError("the fleet of workers on the Ray cluster was ended by somebody else.")
+            if not self._stopping and (seen.least, seen.most) != self._fleet.bounds:
+                await asyncio.to_thread(self._fleet.bound)
             for number, text in seen.texts:
                 if number > self._told:
                     self._say(text)

@@ -17,7 +17,7 @@ import math
 import os
 import socket
 import threading
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +41,8 @@ HOLD_LOOKS_MAX = 32
 """After actors that could not begin, so many looks begin none."""
 ANSWER_S = 2.0
 """An actor that has not answered by then is on its way, or its node is gone."""
+SILENT_MAX, NEVER_HEARD_MAX = 10, 2
+"""Looks without an answer until one that is to end is killed: it may only be slow, unless it never was there."""
 AGAIN_MIN_S, AGAIN_MAX_S = 1.0, 30.0
 TEXTS_MAX = 100
 
@@ -127,6 +129,9 @@ class KeeperActor:
         """Reports that are on their way: one that was told and not read would be lost."""
         self._answered: dict[tuple[str, int], int] = {}
         """By the actor's name and process."""
+        self._heard: set[str] = set()
+        self._silent: Counter[str] = Counter()
+        """In how many looks in a row an actor has not answered."""
         self._drained: bool | None = None
         """Whether all are to end, and whether with grace."""
         self._wake = threading.Event()
@@ -175,10 +180,10 @@ class KeeperActor:
         actors = self._ask(handles)
         if self._drained is not None:
             for actor in actors:
-                if actor.pid:
+                if self._silent[actor.name] < (SILENT_MAX if actor.name in self._heard else NEVER_HEARD_MAX):
                     handles[actor.name].stop.remote(self._drained)
                 else:
-                    ray.kill(handles[actor.name])  # it has nothing that could be lost
+                    ray.kill(handles[actor.name])  # what it held, if it held any, is free when its lease is over
         else:
             self._scale(handles, [actor for actor in actors if not actor.draining], to_do)
         self._view = FleetView(
@@ -202,10 +207,12 @@ class KeeperActor:
             options = {"name": next(free), "lifetime": "detached", "max_restarts": -1, "num_cpus": plan.cpus}
             ray.remote(WorkerActor).options(**options).remote(self._code, self._build)
         self._spare_looks = self._spare_looks + 1 if len(staying) > wanted and to_do >= 0 else 0
-        idle = [actor for actor in staying if actor.view is not None and actor.view.idle_looks]
-        if idle and (len(staying) > plan.most or self._spare_looks >= SPARE_LOOKS):
+        at_work = [actor for actor in staying if actor.view is not None]
+        idle = [actor for actor in at_work if actor.view is not None and actor.view.idle_looks]
+        beyond = len(staying) > plan.most  # the bound was lowered
+        if (idle and self._spare_looks >= SPARE_LOOKS) or (at_work and beyond):
             self._spare_looks = 0
-            handles[idle[-1].name].stop.remote(True)
+            handles[(idle or at_work)[-1].name].stop.remote(True)
 
     def _ask(self, handles: dict[str, Any]) -> list[ActorView]:
         """What each is and does; those that have ended are no more after it."""
@@ -219,6 +226,7 @@ class KeeperActor:
                 with suppress(ray.exceptions.ActorUnavailableError):
                     actor = self._hear(name, handle, self._asked.pop(name))
             if actor is not None:
+                self._silent[name] = 0 if actor.pid else self._silent[name] + 1
                 found.append(actor)
         for name in self._asked.keys() - handles.keys():
             del self._asked[name]
@@ -236,6 +244,7 @@ class KeeperActor:
             return None
         for text in report.texts:
             self._tell(f"{name}: {text}")
+        self._heard.add(name)
         if report.view is not None:
             self._failures = 0
             self._answered[(name, report.pid)] = report.view.answered
