@@ -41,7 +41,8 @@ class Used:
 class Hosting:
     def __init__(self, bench: Bench, url: str, database: str) -> None:
         self._bench, self._url = bench, url
-        self._environ = bench.environ({"BATCHWRIGHT_DATABASE": database} if database else {})
+        tree = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
+        self._environ = bench.environ(tree | ({"BATCHWRIGHT_DATABASE": database} if database else {}))
 
     def marginal_us(self, few: int, many: int, *options: str) -> tuple[float, float]:
         """CPU a row: of the workers, and of all that is around them."""
