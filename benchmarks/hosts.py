@@ -11,6 +11,7 @@ leaves its batches there. Linux only, nginx as for `run.py`; run it with Python'
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -33,6 +34,8 @@ WORKERS = ("spawn_main", "ray::WorkerActor")
 
 @dataclass(frozen=True, slots=True)
 class Used:
+    rows: int
+    """That were left to do."""
     workers_s: float
     around_s: float
     """By everything else that the command began, and itself."""
@@ -47,7 +50,7 @@ class Hosting:
     def marginal_us(self, few: int, many: int, *options: str) -> tuple[float, float]:
         """CPU a row: of the workers, and of all that is around them."""
         with_few, with_many = self._work(few, *options), self._work(many, *options)
-        rows = many - few
+        rows = with_many.rows - with_few.rows
         return (
             (with_many.workers_s - with_few.workers_s) / rows * 1e6,
             (with_many.around_s - with_few.around_s) / rows * 1e6,
@@ -55,7 +58,7 @@ class Hosting:
 
     def _work(self, rows: int, *options: str) -> Used:
         self._bench.fresh_state()
-        self._leave_batch(rows)
+        left = self._leave_batch(rows)
         command = batchwright("work", *options, "--until-idle", "--progress", "none")
         log = (self._bench.folder / "work.log").open("wb")
         started = subprocess.Popen(command, cwd=self._bench.folder, env=self._environ, stdout=log, stderr=log)
@@ -73,14 +76,16 @@ class Hosting:
             time.sleep(SAMPLE_EVERY_S)
         if started.returncode:
             raise CommandFailed((self._bench.folder / "work.log").read_text(errors="replace")[-2000:])
-        self._check(rows)
+        if left_over := self._left():
+            raise CommandFailed(f"{left_over} rows were not answered")
         return Used(
+            left,
             sum(cpu_s for pid, cpu_s in seen.items() if pid in ours),
             sum(cpu_s for pid, cpu_s in seen.items() if pid not in ours),
         )
 
-    def _leave_batch(self, rows: int) -> None:
-        """Durable, and with next to nothing done: a `run` that is killed as soon as it has said its batch's id."""
+    def _leave_batch(self, rows: int) -> int:
+        """By a `run` that is killed as soon as it has said its batch's id; how many rows it has left to do."""
         self._bench.rows(rows)
         run = subprocess.Popen(
             self._bench.command(rows, self._url, "--fresh"),
@@ -96,18 +101,18 @@ class Hosting:
                 break
         run.kill()
         run.communicate()
+        return self._left()
 
-    def _check(self, rows: int) -> None:
+    def _left(self) -> int:
         status = subprocess.run(
             batchwright("status", "@last", "--json"),
             cwd=self._bench.folder,
             env=self._environ,
             capture_output=True,
-            text=True,
             check=True,
         ).stdout
-        if '"completed"' not in status:
-            raise CommandFailed(f"not all of {rows} rows were answered: {status[-500:]}")
+        found = json.loads(status)
+        return int(found["total"]) - int(found["ok"])
 
 
 def _descendants(pid: int) -> dict[int, str]:

@@ -18,7 +18,8 @@ from support.together import Together
 
 ROWS = 600
 LATENCY_S = 0.05
-LEASE = {"BATCHWRIGHT_LEASE": "1500ms", "BATCHWRIGHT_HEARTBEAT": "200ms", "BATCHWRIGHT_GRACE": "5s"}
+LEASE = {"BATCHWRIGHT_LEASE": "10s", "BATCHWRIGHT_HEARTBEAT": "1s", "BATCHWRIGHT_GRACE": "5s"}
+"""What dies here is proved dead by its lock, not by its lease: that only has to outlast a busy machine."""
 WORKER = "spawn_main"
 """In the command line of each worker's process, and of no other that the parent has."""
 

@@ -16,7 +16,8 @@ from support.postgres import PostgresServer
 from support.scripted_vendor import ScriptedVendor
 
 ROWS = 2000
-LEASE = {"BATCHWRIGHT_LEASE": "2s", "BATCHWRIGHT_HEARTBEAT": "300ms", "BATCHWRIGHT_GRACE": "5s"}
+LEASE = {"BATCHWRIGHT_LEASE": "10s", "BATCHWRIGHT_HEARTBEAT": "1s", "BATCHWRIGHT_GRACE": "5s"}
+"""What dies here is proved dead by its lock, not by its lease: that only has to outlast a busy machine."""
 RAY = ("--ray", "local", "--ray-min", "2", "--ray-max", "2", "--ray-cpus", "0.5")
 SECRET = "sk-of-the-environment"
 

@@ -106,6 +106,8 @@ class ProcessWorkers:
             code = await child.ended
             del self._running[number]
             self._answered += child.view.answered if child.view is not None else 0
+            if self._stop.is_set() and child.failure:
+                raise StoreError(f"The {self._plan.name} {number} ({child.pid}) ended: {child.failure}")
             if self._stop.is_set():
                 return
             if child.refused and not self._worked:
