@@ -83,7 +83,7 @@ def parent_is_killed(folder: Path, url: str) -> None:
         started.end()
         wait_for_end(workers)
         assert not is_settled(place.store), "they ended before they could have ended by themselves"
-        ended = place.work("--until-idle").end()
+        ended = place.command("work", "--until-idle")
         assert ended.code == 0, ended.err
         holds(place.command, place.store, ROWS)
         given = [hit.text for hit in vendor.hits if hit.outcome == "200"]
@@ -106,30 +106,30 @@ def twice_is_now(folder: Path, url: str) -> None:
         wait_for_end(workers)
         vendor.set(hold=False)
         vendor.release()
-        assert place.work("--until-idle").end().code == 0
+        assert place.command("work", "--until-idle").code == 0
         holds(place.command, place.store, 200)
 
 
-SCENES: dict[str, Callable[[Path, str], None]] = {
-    "until idle": until_idle,
-    "child": child_is_killed,
-    "parent": parent_is_killed,
-    "twice": twice_is_now,
+SCENES: dict[tuple[str, str], Callable[[Path, str], None]] = {
+    ("until idle", "postgres"): until_idle,
+    ("child", "sqlite"): child_is_killed,
+    ("child", "postgres"): child_is_killed,
+    ("parent", "sqlite"): parent_is_killed,
+    ("parent", "postgres"): parent_is_killed,
+    ("twice", "sqlite"): twice_is_now,
 }
 
 
 @pytest.fixture(scope="module")
 def begun(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Together]:
     together = Together()
-    for name, scene in SCENES.items():
-        for kind in ("sqlite", "postgres"):
-            url = postgres.new_database() if kind == "postgres" else ""
-            together.begin(f"{name} {kind}", partial(scene, tmp_path_factory.mktemp("processes"), url))
+    for (name, kind), scene in SCENES.items():
+        url = postgres.new_database() if kind == "postgres" else ""
+        together.begin(f"{name} {kind}", partial(scene, tmp_path_factory.mktemp("processes"), url))
     yield together
     together.close()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-@pytest.mark.parametrize("name", list(SCENES))
+@pytest.mark.parametrize(("name", "kind"), list(SCENES))
 def test_processes(begun: Together, name: str, kind: str) -> None:
     begun.result(f"{name} {kind}")
