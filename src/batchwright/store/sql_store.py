@@ -34,6 +34,7 @@ from batchwright.ports.store import (
 )
 from batchwright.ports.webhooks import AttemptEnd, ClaimedDelivery, Delivery, DeliveryWish, Webhook
 from batchwright.store import (
+    batches,
     blobs,
     checking,
     checkpointing,
@@ -49,6 +50,7 @@ from batchwright.store import (
     leases,
     ledger,
     pausing,
+    queueing,
     reading,
     repricing,
     rounds,
@@ -163,6 +165,14 @@ class SqlStore:
 
     def set_cap(self, batch_id: str, max_cost_picousd: int, *, soft: bool) -> None:
         self._connections.transact(lambda connection: pausing.set_cap(connection, batch_id, max_cost_picousd, soft))
+
+    def set_priority(self, batch_id: str, priority: int) -> None:
+        self._connections.transact(lambda connection: batches.set_priority(connection, batch_id, priority))
+
+    def set_share(self, account: str, *, weight: int, in_flight: int) -> None:
+        self._connections.transact(
+            lambda connection: queueing.set_share(connection, account, weight=weight, in_flight=in_flight)
+        )
 
     # closing -----------------------------------------------------------------------------------------------------
 
