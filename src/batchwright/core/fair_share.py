@@ -30,6 +30,10 @@ LOAN_TOKENS = 4_000_000
 """The most that an account is lent, at the deadline itself: some eight segments of 500 rows of 1,000 tokens."""
 
 
+PRIORITY_MAX = 100
+"""Of a batch among those of its account, and as much below 0."""
+
+
 class Settled(NamedTuple):
     """What a checkpoint leaves of a segment's charge."""
 

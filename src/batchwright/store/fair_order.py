@@ -12,7 +12,7 @@ fewer accounts than workers, and to wait would leave lanes empty.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
@@ -85,8 +85,11 @@ class FairOrder:
         self._seen: set[str] = set()
         self._elsewhere: list[str] = []
         """Accounts that other workers are serving at this moment."""
-        self._bound: float = math.inf
+        self._line: deque[tuple[int, str]] = deque()
+        """(virtual time, name) of accounts that were read, and are nobody's turn yet: no more are taken than needed."""
+        self._unread: float = math.inf
         """Accounts that were not read stand no nearer than this."""
+        self._taken = 0
         self._reads = request.limit
         """Accounts to be read at once: each may have just one segment. If that was too few, twice as many."""
         self._deadlines: dict[str, int] = {}
@@ -102,16 +105,21 @@ class FairOrder:
         """None: nothing can be claimed, or more is not worth the search."""
         while True:
             account = min(self._accounts.values(), key=_standing, default=None)
-            if account is not None and account.key <= self._bound:
+            nearest = self._line[0][0] if self._line else self._unread
+            if account is not None and account.key <= nearest:
                 found = self._of(account)
                 if found is not None:
                     return found
                 del self._accounts[account.name]
+            elif self._line:
+                needed = max(1, self._request.limit - self._taken)
+                self._enter([self._line.popleft()[1] for _ in range(min(needed, len(self._line)))])
             elif not self._read_more():
                 return None
 
     def took(self, candidate: Candidate, tokens: int, *, given: int) -> None:
         """A segment was claimed from the batch. `tokens`: charged for it; `given`: virtual time that goes back."""
+        self._taken += 1
         account = self._accounts[candidate.account]
         virtual = fair_share.charge(tokens, account.weight) - given
         for lanes in account.virtual:
@@ -163,13 +171,15 @@ class FairOrder:
                 (head for head in found if not (full and full.issuperset(head.lane_set.split("\n")))),
                 key=lambda head: (head.virtual, head.lane_set),
             )
-            self._enter(self._read_urgent())
-        elif self._bound == math.inf or len(self._seen) >= READ_AT_MOST:
+            urgent = self._read_urgent()
+            self._seen.update(urgent)
+            self._enter(urgent)
+        elif self._unread == math.inf or len(self._seen) >= READ_AT_MOST:
             return self._go_beside()
-        self._enter(self._read_first())
+        self._read_first()
         return True
 
-    def _read_first(self) -> list[str]:
+    def _read_first(self) -> None:
         at_most = len(self._seen) + self._reads
         self._reads *= 2
         standing: dict[str, int] = {}
@@ -183,9 +193,10 @@ class FairOrder:
                 standing[account] = min(virtual, standing.get(account, virtual))
             if len(rows) == at_most:
                 unread = min(unread, rows[-1].virtual)
-        self._bound = unread
-        in_order = sorted((virtual, name) for name, virtual in standing.items() if virtual <= unread)
-        return [name for _, name in in_order if name not in self._seen]
+        self._unread = unread
+        fresh = ((virtual, name) for name, virtual in standing.items() if virtual <= unread and name not in self._seen)
+        self._line.extend(sorted(fresh))
+        self._seen.update(name for _, name in self._line)
 
     def _read_urgent(self) -> list[str]:
         until_ms = self._now_ms + fair_share.HORIZON_MS
@@ -209,7 +220,6 @@ class FairOrder:
         return bool(self._accounts)
 
     def _enter(self, names: list[str]) -> None:
-        self._seen.update(names)
         turns = {f"claims of {name}": name for name in names}
         mine = {turns[turn] for turn in dialect.try_turns(self._connection, list(turns))}
         for name in names:

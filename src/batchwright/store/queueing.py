@@ -16,6 +16,8 @@ from typing import NamedTuple
 from sqlalchemy import Connection, and_, bindparam, case, exists, func, select, text, update
 
 from batchwright.core import fair_share
+from batchwright.ports.observer import Fairness
+from batchwright.ports.stored import Share
 from batchwright.store import dialect
 from batchwright.store.prepared import Prepared, StoredRow
 from batchwright.store.schema import (
@@ -149,6 +151,15 @@ _FILL = Prepared(
     .values(state=FULL)
 )
 _SET_SHARE = dialect.insert_or_replace(share, ("weight", "in_flight"))
+_SHARES = select(share).order_by(share.c.account)
+_ACCOUNTS = (
+    select(queue.c.state, func.count(queue.c.account.distinct()).label("accounts"))
+    .where(queue.c.state != RESTS)
+    .group_by(queue.c.state)
+)
+_LAST = Prepared(
+    select(func.max(queue.c.virtual).label("virtual")).where(queue.c.lane_set == bindparam("lanes"), text(QUEUED))
+)
 _WAKE = update(queue).where(queue.c.account == bindparam("of_account"), queue.c.state == FULL).values(state=WAITS)
 
 
@@ -233,6 +244,25 @@ def fill(connection: Connection, bounds: Mapping[tuple[str, str], int]) -> None:
             _FILL.run(connection, place)
 
 
-def set_share(connection: Connection, account: str, *, weight: int, in_flight: int) -> None:
-    connection.execute(_SET_SHARE, {"account": account, "weight": weight, "in_flight": in_flight})
-    connection.execute(_WAKE, {"of_account": account})
+def set_share(connection: Connection, given: Share) -> None:
+    values = {"account": given.account, "weight": given.weight, "in_flight": given.in_flight}
+    connection.execute(_SET_SHARE, values)
+    connection.execute(_WAKE, {"of_account": given.account})
+
+
+def shares(connection: Connection) -> list[Share]:
+    return [
+        Share(account=row.account, weight=row.weight, in_flight=row.in_flight) for row in connection.execute(_SHARES)
+    ]
+
+
+def fairness(connection: Connection) -> Fairness:
+    """How far accounts that wait for the same lanes are apart: two looks by index a set of lanes."""
+    counts = {row.state: int(row.accounts) for row in connection.execute(_ACCOUNTS)}
+    spread = 0
+    for head in lane_sets(connection):
+        row = _LAST.first(connection, {"lanes": head.lane_set})
+        spread = max(spread, int(row.virtual or 0) - head.virtual if row is not None else 0)
+    return Fairness(
+        waiting=counts.get(WAITS, 0), at_bound=counts.get(FULL, 0), spread_tokens=spread // fair_share.PER_TOKEN
+    )

@@ -29,6 +29,7 @@ from batchwright.ports.store import (
     Reopened,
     SegmentRepricing,
     SegmentView,
+    Share,
     UsageLine,
     WorkerRow,
 )
@@ -166,13 +167,16 @@ class SqlStore:
     def set_cap(self, batch_id: str, max_cost_picousd: int, *, soft: bool) -> None:
         self._connections.transact(lambda connection: pausing.set_cap(connection, batch_id, max_cost_picousd, soft))
 
+    # order of claims ---------------------------------------------------------------------------------------------
+
     def set_priority(self, batch_id: str, priority: int) -> None:
         self._connections.transact(lambda connection: batches.set_priority(connection, batch_id, priority))
 
-    def set_share(self, account: str, *, weight: int, in_flight: int) -> None:
-        self._connections.transact(
-            lambda connection: queueing.set_share(connection, account, weight=weight, in_flight=in_flight)
-        )
+    def set_share(self, share: Share) -> None:
+        self._connections.transact(lambda connection: queueing.set_share(connection, share))
+
+    def shares(self) -> list[Share]:
+        return self._connections.look(queueing.shares)
 
     # closing -----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, case, func, select, text
 
 from batchwright.ports.observer import Backlog, Spent
-from batchwright.store import workers
+from batchwright.store import queueing, workers
 from batchwright.store.schema import PICKABLE, batch, pick, usage, worker
 
 _BATCHES = (
@@ -32,6 +32,7 @@ def backlog(connection: Connection) -> Backlog:
     return Backlog(
         batches={row.state: int(row.batches) for row in connection.execute(_BATCHES)},
         waiting_since_ms=int(connection.execute(_WAITING_SINCE).scalar_one()),
+        fairness=queueing.fairness(connection),
         workers=int(connection.execute(_WORKERS).scalar_one()),
         waits=workers.waits(connection),
         spent=tuple(
