@@ -13,6 +13,7 @@ from sqlalchemy.sql import ClauseElement
 
 from batchwright.store import (
     backlog,
+    batches,
     blobs,
     checkpointing,
     claiming,
@@ -38,6 +39,7 @@ STATEMENTS = {
     "first accounts": queueing._FIRST,
     "urgent batches": queueing._URGENT,
     "places": queueing._PLACES,
+    "batches locked": batches._SOME_LOCKED,
     "picks": queueing._PICKS,
     "segments held": queueing._HELD,
     "resting": queueing._RESTING,
@@ -80,7 +82,17 @@ STATEMENTS = {
 
 
 CLAIMS = (
-    *("sets of lanes", "first accounts", "urgent batches", "places", "picks", "segments held", "resting", "charge"),
+    *(
+        "sets of lanes",
+        "first accounts",
+        "urgent batches",
+        "places",
+        "batches locked",
+        "picks",
+        "segments held",
+        "resting",
+        "charge",
+    ),
     *("queue's row", "rest", "fill", "waiting again", "fewer waiting", "picks of one batch", "heads", "head", "take"),
     "due",
 )
@@ -128,6 +140,7 @@ def test_a_claim_scans_nothing_on_postgresql(on_postgres: Connection, name: str)
     text = statement._text(on_postgres)
     names = set(re.findall(r"%\((\w+)\)s", text.sql))
     values = {name: 1 if NUMBERS.search(name) else "x" for name in names - set(text._fixed)}
+    values |= {name: ["x", "y"] for name in names & {"accounts", "batch_ids"}}
     driver = on_postgres.connection.dbapi_connection
     assert isinstance(driver, psycopg.Connection)
     plan = [row[0] for row in driver.execute(f"EXPLAIN {text.sql}", text.bound(values)).fetchall()]

@@ -99,8 +99,8 @@ def _store(figures: Figures) -> Iterable[str]:
     )
     fair = backlog.fairness
     about = "Accounts with segments that could be claimed, or that hold as many as they may."
-    states = (({"state": "waiting"}, fair.waiting), ({"state": "at_bound"}, fair.at_bound))
-    yield _family("accounts", "gauge", about, states)
+    standing = (({"state": "waiting"}, fair.waiting), ({"state": "at_bound"}, fair.at_bound))
+    yield _family("accounts", "gauge", about, standing)
     about = "Tokens, at weight 1, that the most served of waiting accounts is ahead of the least served."
     yield _family("account_spread_tokens", "gauge", about, [({}, fair.spread_tokens)])
     yield _family("workers", "gauge", "Live workers of all processes.", [({}, backlog.workers)])

@@ -9,13 +9,19 @@ from sqlalchemy import Connection, bindparam, case, delete, func, select, text, 
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.errors import NoSuchBatch, WrongState
-from batchwright.store import backlog
+from batchwright.store import backlog, dialect
 from batchwright.store.prepared import Prepared, StoredRow
 from batchwright.store.schema import CLAIMABLE, batch, pause
 
 _ONE_THERE = select(batch).where(batch.c.batch_id == bindparam("batch_id"), batch.c.phase != "dropping")
 _ONE = Prepared(_ONE_THERE)
 _ONE_LOCKED = Prepared(_ONE_THERE.with_for_update())
+_SOME_LOCKED = Prepared(
+    select(batch)
+    .where(dialect.OneOf(batch.c.batch_id, "batch_ids"), batch.c.phase != "dropping")
+    .order_by(batch.c.batch_id)
+    .with_for_update()
+)
 _RECOUNT_PAUSES = (
     update(batch)
     .where(batch.c.batch_id == bindparam("of_batch"))
@@ -65,8 +71,14 @@ def get_locked(connection: Connection, batch_id: str) -> StoredRow:
 def lock(connection: Connection, batch_ids: Iterable[str]) -> dict[str, StoredRow]:
     """Those of these batches that are there, as they stand until this transaction ends. In key order in every
     transaction, so that no two wait for each other crosswise."""
-    found = (_ONE_LOCKED.first(connection, {"batch_id": batch_id}) for batch_id in sorted(batch_ids))
-    return {row.batch_id: row for row in found if row is not None}
+    wanted = sorted(batch_ids)
+    if not wanted:
+        return {}
+    if len(wanted) == 1:
+        found = _ONE_LOCKED.all(connection, {"batch_id": wanted[0]})
+    else:
+        found = _SOME_LOCKED.all(connection, {"batch_ids": dialect.many(connection, wanted)})
+    return {row.batch_id: row for row in found}
 
 
 def get_unsettled(connection: Connection, batch_id: str, wish: str) -> StoredRow:

@@ -83,7 +83,8 @@ _HEAD = Prepared(
 )
 _TAKE = Prepared(
     update(segment)
-    .where(segment.c.batch_id == bindparam("of_batch"), segment.c.number == bindparam("of_number"), text(WAITING))
+    # It waits, and is locked since it was looked at.
+    .where(segment.c.batch_id == bindparam("of_batch"), segment.c.number == bindparam("of_number"))
     .values(
         state="held",
         holder=bindparam("taker"),

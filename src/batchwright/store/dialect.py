@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnCollection, ColumnElement, Connection, Insert, Select, Table
+import msgspec
+from sqlalchemy import (
+    BindParameter,
+    ColumnCollection,
+    ColumnElement,
+    Connection,
+    Insert,
+    Select,
+    Table,
+    Text,
+    bindparam,
+)
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import NULLTYPE
 
 CHANNEL = "batchwright"
 """Where a PostgreSQL server passes wake-ups on."""
@@ -23,6 +37,35 @@ class _DoUpdate(sqlite.dml.OnConflictDoUpdate):
 class _DoNothing(sqlite.dml.OnConflictDoNothing):
     inherit_cache = True
     constraint_target = None
+
+
+class OneOf(ColumnElement[bool]):
+    """Whether a column of text has one of the values of a parameter, which `many` makes: one statement for any number
+    of them."""
+
+    inherit_cache = False
+    type = NULLTYPE  # type: ignore[assignment]  # a boolean would be compared with 1, and no index used
+
+    def __init__(self, column: ColumnElement[str], name: str) -> None:
+        self.column = column
+        self.values: BindParameter[str] = bindparam(name, type_=Text)
+
+
+@compiles(OneOf)
+def _by_json(element: OneOf, compiler: SQLCompiler, **more: Any) -> str:
+    column, values = compiler.process(element.column, **more), compiler.process(element.values, **more)
+    return f"{column} IN (SELECT value FROM json_each({values}))"
+
+
+@compiles(OneOf, "postgresql")
+def _by_array(element: OneOf, compiler: SQLCompiler, **more: Any) -> str:
+    column, values = compiler.process(element.column, **more), compiler.process(element.values, **more)
+    return f"{column} = ANY (CAST({values} AS text[]))"
+
+
+def many(connection: Connection, values: Sequence[str]) -> object:
+    """The value of a parameter of `OneOf`."""
+    return list(values) if _has_other_writers(connection) else msgspec.json.encode(values).decode()
 
 
 def insert_or_add(

@@ -48,9 +48,13 @@ class _Account:
     room: int
     """Segments that it may still be given; -1: no bound."""
     loan: int = 0
+    used: bool = False
+    """Something was claimed from its first batch, or nothing could be."""
     virtual: dict[str, int] = field(default_factory=dict)
     """By set of lanes it waits in."""
     batches: dict[str, _Batch] = field(default_factory=dict)
+    whole: bool = False
+    """All batches were read that this claim can need; else the first of each set of lanes, which mostly is enough."""
 
     @property
     def key(self) -> int:
@@ -125,6 +129,7 @@ class FairOrder:
         for lanes in account.virtual:
             account.virtual[lanes] += virtual
         account.turn += 1
+        account.used = True
         account.batches[candidate.batch_id].turn = self.turns[candidate.batch_id] = account.turn
         served = self.served.setdefault(account.name, Served())
         served.virtual += virtual
@@ -135,12 +140,15 @@ class FairOrder:
 
     def passed(self, candidate: Candidate) -> None:
         """Nothing of the batch could be had: what waits there is being claimed by others."""
-        batch = self._accounts[candidate.account].batches[candidate.batch_id]
-        batch.lane_sets -= candidate.lane_sets
+        account = self._accounts[candidate.account]
+        account.used = True
+        account.batches[candidate.batch_id].lane_sets -= candidate.lane_sets
 
     # ------------------------------------------------------------------------------------------------------------
 
     def _of(self, account: _Account) -> Candidate | None:
+        if account.used and not account.whole:
+            self._read_whole(account)
         if not account.virtual:
             return None
         open_lanes = account.open_lane_sets()
@@ -215,30 +223,28 @@ class FairOrder:
         if self.served or not self._elsewhere:
             return False
         names, self._elsewhere = self._elsewhere, []
-        for name in names:
-            self._open(name, beside=True)
+        self._open(names, beside=True)
         return bool(self._accounts)
 
     def _enter(self, names: list[str]) -> None:
         turns = {f"claims of {name}": name for name in names}
         mine = {turns[turn] for turn in dialect.try_turns(self._connection, list(turns))}
-        for name in names:
-            if name in mine:
-                self._open(name)
-            else:
-                self._elsewhere.append(name)
+        self._elsewhere += [name for name in names if name not in mine]
+        self._open([name for name in names if name in mine])
 
-    def _open(self, name: str, *, beside: bool = False) -> None:
-        """Reads where the account stands, now that nobody else moves it, and which batches are next."""
-        rows = queueing.places(self._connection, name)
-        if not rows:
-            return
+    def _open(self, names: list[str], *, beside: bool = False) -> None:
+        """Reads where the accounts stand, now that nobody else moves them, and which batches are next."""
+        if names:
+            for name, rows in queueing.places(self._connection, names).items():
+                self._open_one(name, rows, beside=beside)
+
+    def _open_one(self, name: str, rows: list[StoredRow], *, beside: bool) -> None:
         allowed = {head.lane_set for head in self._lane_sets or ()}
         in_flight = rows[0].in_flight or 0
         account = _Account(
             name=name,
             weight=rows[0].weight or fair_share.WEIGHT_ONE,
-            turn=max(row.turn for row in rows),
+            turn=max(row.account_turn for row in rows),
             room=-1,
         )
         if name in self._deadlines:
@@ -248,28 +254,38 @@ class FairOrder:
             if not account.room:
                 self.full |= {} if beside else {(name, row.lane_set): in_flight for row in rows}
                 return
+        enough = name not in self._deadlines
         for row in rows:
-            if row.lane_set in allowed:
-                self._add_picks(account, row)
+            if row.batch_id is None:
+                self.vain.add((name, row.lane_set))
+            elif row.lane_set in allowed:
+                account.virtual[row.lane_set] = row.virtual
+                enough &= self._add(account, row.lane_set, row)
+        if account.virtual and not enough:
+            self._read_whole(account)
         if account.virtual:
             self._accounts[name] = account
 
-    def _add_picks(self, account: _Account, place: StoredRow) -> None:
-        lanes = place.lane_set
-        at_most = self._request.limit + self._excluded[lanes]
-        found = queueing.picks(self._connection, account.name, lanes, at_most)
-        if not found:
-            self.vain.add((account.name, lanes))
-        for row in found:
-            if (row.batch_id, lanes) in self._request.exclude:
-                continue
-            batch = account.batches.get(row.batch_id)
-            if batch is None:
-                batch = _Batch(row.batch_id, row.behind, row.turn, row.seq, row.deadline_ms)
-                account.batches[row.batch_id] = batch
-            batch.turn = max(batch.turn, row.turn)
-            batch.lane_sets.add(lanes)
-            account.virtual[lanes] = place.virtual
+    def _read_whole(self, account: _Account) -> None:
+        """As many batches of each set of lanes as can be needed, were each to give one segment."""
+        account.whole = True
+        for lanes in list(account.virtual):
+            at_most = self._request.limit + self._excluded[lanes]
+            rows = queueing.picks(self._connection, account.name, lanes, at_most)
+            if not [row for row in rows if self._add(account, lanes, row)]:
+                del account.virtual[lanes]
+
+    def _add(self, account: _Account, lanes: str, row: StoredRow) -> bool:
+        """False: the batch is left alone at these lanes."""
+        if (row.batch_id, lanes) in self._request.exclude:
+            return False
+        batch = account.batches.get(row.batch_id)
+        if batch is None:
+            batch = _Batch(row.batch_id, row.behind, row.turn, row.seq, row.deadline_ms)
+            account.batches[row.batch_id] = batch
+        batch.turn = max(batch.turn, row.turn)
+        batch.lane_sets.add(lanes)
+        return True
 
 
 def _standing(account: _Account) -> tuple[int, str]:

@@ -9,7 +9,7 @@ row and then finds nothing: of two such transactions the later sees what the ear
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -88,11 +88,40 @@ _URGENT = Prepared(
     .order_by(pick.c.deadline_ms)
     .limit(bindparam("at_most"))
 )
+_next = pick.alias("next")
+_first_of_place = (
+    select(_next.c.batch_id)
+    .where(
+        _next.c.account == queue.c.account,
+        _next.c.lane_set == queue.c.lane_set,
+        # `PICKABLE`, in words that name the table.
+        text("next.ready = 1 AND next.waiting > 0"),
+    )
+    .order_by(_next.c.behind, _next.c.turn, _next.c.seq)
+    .limit(1)
+    .correlate(queue)
+    .scalar_subquery()
+)
+# By the key of both: what is not queued is left out by who reads it, lest another index were taken for that.
 _PLACES = Prepared(
-    select(queue.c.lane_set, queue.c.virtual, queue.c.turn, share.c.weight, share.c.in_flight)
-    .join_from(queue, share, share.c.account == queue.c.account, isouter=True)
-    .where(queue.c.account == bindparam("of_account"), text(QUEUED))
-    .order_by(queue.c.lane_set)
+    select(
+        queue.c.account,
+        queue.c.lane_set,
+        queue.c.state,
+        queue.c.virtual,
+        queue.c.turn.label("account_turn"),
+        share.c.weight,
+        share.c.in_flight,
+        pick.c.batch_id,
+        pick.c.behind,
+        pick.c.turn,
+        pick.c.seq,
+        pick.c.deadline_ms,
+    )
+    .select_from(queue)
+    .join(share, share.c.account == queue.c.account, isouter=True)
+    .join(pick, and_(pick.c.batch_id == _first_of_place, pick.c.lane_set == queue.c.lane_set), isouter=True)
+    .where(dialect.OneOf(queue.c.account, "accounts"))
 )
 _PICKS = Prepared(
     select(pick.c.batch_id, pick.c.behind, pick.c.turn, pick.c.seq, pick.c.deadline_ms)
@@ -181,10 +210,14 @@ def urgent(connection: Connection, lane_set: str, until_ms: int, at_most: int) -
     return _URGENT.all(connection, {"lanes": lane_set, "until_ms": until_ms, "at_most": at_most})
 
 
-def places(connection: Connection, account: str) -> list[StoredRow]:
-    """(lane_set, virtual, turn, weight, in_flight) of the account wherever it waits; the last two None: as given to
-    nobody in particular."""
-    return _PLACES.all(connection, {"of_account": account})
+def places(connection: Connection, accounts: Sequence[str]) -> dict[str, list[StoredRow]]:
+    """Where these accounts wait: lane_set, virtual, account_turn; weight and in_flight (None: as every account has
+    it), and the batch whose turn is next there (batch_id and what `picks` says; None: there is none)."""
+    found: dict[str, list[StoredRow]] = {}
+    for row in _PLACES.all(connection, {"accounts": dialect.many(connection, accounts)}):
+        if row.state == WAITS:
+            found.setdefault(row.account, []).append(row)
+    return found
 
 
 def picks(connection: Connection, account: str, lane_set: str, at_most: int) -> list[StoredRow]:
