@@ -92,6 +92,9 @@ def fill(store: Store, given: argparse.Namespace) -> None:
     each = given.segments // given.accounts
     lanes = [lanes_of(number, given.lane_sets) for number in range(given.lane_sets)]
     store._connections.transact(lambda connection: _insert(connection, given, (each, lanes)))  # type: ignore[attr-defined]
+    if given.database:
+        # As a server does by itself within a minute, where tables grow row by row.
+        store._connections.transact(lambda connection: connection.exec_driver_sql("ANALYZE"))  # type: ignore[attr-defined]
 
 
 def _insert(connection: Connection, given: argparse.Namespace, what: tuple[int, list[str]]) -> None:
@@ -333,7 +336,9 @@ def plans(store: Store) -> dict[str, list[str]]:
 
 
 def _value(name: str) -> object:
-    return {"of_account": "account_0", "of_batch": "batch_0", "batch_id": "batch_0"}.get(name, 1)
+    return {"accounts": ["account_0"], "of_account": "account_0", "of_batch": "batch_0", "batch_id": "batch_0"}.get(
+        name, 1
+    )
 
 
 def main() -> None:
