@@ -5,14 +5,16 @@ within it the batch of the highest priority, then the one that is nearly due, th
 Accounts are read by index from the front of the queue, a few more than are asked for; the rest may be ten thousand.
 
 Two workers do not serve one account at the same moment as long as there are others: each takes the accounts it reads
-as its turns, and reads their places once it has them. Where all are another's, it goes beside that one: then there are
-fewer accounts than workers, and to wait would leave lanes empty.
+as its turns, and reads their places once it has them. It gives its own no more than a segment above where another's
+stood, though it was asked for more: they have moved on by about that when both are done. Where all are another's, it
+goes beside that one: then there are fewer accounts than workers, and to wait would leave lanes empty.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
@@ -87,8 +89,10 @@ class FairOrder:
         self._lane_sets: list[LaneSetHead] | None = None
         self._accounts: dict[str, _Account] = {}
         self._seen: set[str] = set()
-        self._elsewhere: list[str] = []
-        """Accounts that other workers are serving at this moment."""
+        self._elsewhere: dict[str, float] = {}
+        """Accounts that other workers are serving at this moment, and where they stood before that."""
+        self._largest = 0
+        """Virtual time of the largest segment so far."""
         self._line: deque[tuple[int, str]] = deque()
         """(virtual time, name) of accounts that were read, and are nobody's turn yet: no more are taken than needed."""
         self._unread: float = math.inf
@@ -111,19 +115,23 @@ class FairOrder:
             account = min(self._accounts.values(), key=_standing, default=None)
             nearest = self._line[0][0] if self._line else self._unread
             if account is not None and account.key <= nearest:
+                if self._taken and account.key > min(self._elsewhere.values(), default=math.inf) + self._largest:
+                    return None  # all it could have now is more than others get meanwhile
                 found = self._of(account)
                 if found is not None:
                     return found
                 del self._accounts[account.name]
             elif self._line:
                 needed = max(1, self._request.limit - self._taken)
-                self._enter([self._line.popleft()[1] for _ in range(min(needed, len(self._line)))])
+                some = [self._line.popleft() for _ in range(min(needed, len(self._line)))]
+                self._enter({name: virtual for virtual, name in some})
             elif not self._read_more():
                 return None
 
     def took(self, candidate: Candidate, tokens: int, *, given: int) -> None:
         """A segment was claimed from the batch. `tokens`: charged for it; `given`: virtual time that goes back."""
         self._taken += 1
+        self._largest = max(self._largest, fair_share.charge(tokens, candidate.weight))
         account = self._accounts[candidate.account]
         virtual = fair_share.charge(tokens, account.weight) - given
         for lanes in account.virtual:
@@ -181,7 +189,7 @@ class FairOrder:
             )
             urgent = self._read_urgent()
             self._seen.update(urgent)
-            self._enter(urgent)
+            self._enter(dict.fromkeys(urgent, math.inf))
         elif self._unread == math.inf or len(self._seen) >= READ_AT_MOST:
             return self._go_beside()
         self._read_first()
@@ -222,14 +230,15 @@ class FairOrder:
         """Serves accounts that others are serving; those with a bound are left to them, who alone can keep it."""
         if self.served or not self._elsewhere:
             return False
-        names, self._elsewhere = self._elsewhere, []
+        names, self._elsewhere = list(self._elsewhere), {}
         self._open(names, beside=True)
         return bool(self._accounts)
 
-    def _enter(self, names: list[str]) -> None:
+    def _enter(self, names: Mapping[str, float]) -> None:
+        """`names`: with where they stood when they were read."""
         turns = {f"claims of {name}": name for name in names}
         mine = {turns[turn] for turn in dialect.try_turns(self._connection, list(turns))}
-        self._elsewhere += [name for name in names if name not in mine]
+        self._elsewhere |= {name: virtual for name, virtual in names.items() if name not in mine}
         self._open([name for name in names if name in mine])
 
     def _open(self, names: list[str], *, beside: bool = False) -> None:
