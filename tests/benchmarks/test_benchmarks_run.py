@@ -7,8 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from support.postgres import PostgresServer
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -51,3 +54,31 @@ def test_rows_are_the_same_every_time_and_none_like_another(tmp_path: Path) -> N
     assert one == two
     texts = {json.loads(line)["body"]["messages"][1]["content"] for line in one.splitlines()}
     assert len(texts) == 200
+
+
+def claims(*arguments: str) -> list[dict[str, Any]]:
+    """Its figures; the plans after them are for people."""
+    sizes = ("--segments", "400", "--accounts", "20", "--claims", "120")
+    command = [sys.executable, str(BENCHMARKS / "claims.py"), *sizes, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "first accounts:" in ended.stdout
+    return [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+
+
+def test_claims_are_counted_by_account() -> None:
+    _, speed, fair = claims()
+    assert speed["claims"] >= 120
+    assert fair["tokens_apart"] <= fair["tokens_a_segment"]
+
+
+def test_claims_of_several_workers_on_a_server(postgres: PostgresServer) -> None:
+    with postgres.database() as url:
+        _, speed, fair = claims("--database", url, "--workers", "2")
+        assert speed["workers"] == 2
+        assert fair["tokens_apart"] <= fair["tokens_a_segment"]
+
+
+def test_a_soak_of_claims_prints_its_plans() -> None:
+    _, *windows = claims("--soak", "0.01")
+    assert windows[0]["claims"] > 0

@@ -138,6 +138,21 @@ def test_a_table_on_a_terminal(mixed: Machine, invoke: Invoke, monkeypatch: pyte
     assert invoke("status", "aa").stdout.splitlines()[0] == f"batch                  {FIRST}"
 
 
+@pytest.mark.parametrize("priority", ["10", "-10", "0"])
+def test_priority(mixed: Machine, invoke: Invoke, priority: str) -> None:
+    result = invoke("priority", FIRST, priority)
+    assert result.exit_code == 0
+    assert result.stderr == f"{FIRST}: priority {priority}.\n"
+    assert mixed.priorities == {FIRST: int(priority)}
+
+
+@pytest.mark.parametrize(("given", "said"), [("101", "-100<=x<=100"), ("high", "not a valid integer")])
+def test_a_priority_out_of_bounds_is_refused(mixed: Machine, invoke: Invoke, given: str, said: str) -> None:
+    result = invoke("priority", FIRST, given)
+    assert (result.exit_code, said in result.stderr) == (2, True)
+    assert mixed.priorities == {}
+
+
 def test_cancel(mixed: Machine, invoke: Invoke) -> None:
     result = invoke("cancel", FIRST)
     assert (result.exit_code, result.stdout) == (0, "")

@@ -102,6 +102,7 @@ def test_each_call_of_both_is_walked(
         note("submit", None)
         note("pause", (await batches.pause(batch_id, reason="for lunch")).paused_reason)
         note("resume", (await batches.resume(batch_id)).paused_reason)
+        note("prioritise", (await batches.prioritise(batch_id, 5)).batch_id == batch_id)
         note("list_page", [batch.batch_id == batch_id for batch in (await batches.list_page(limit=1)).batches])
         listed = [batch.batch_id async for batch in batches.list(limit=1)]
         note("list", (listed[0] == batch_id, len(listed) == len(set(listed))))

@@ -64,7 +64,10 @@ def test_a_scope_bounds_what_a_key_may_do(service: RunningService) -> None:
     assert reader.get(f"{BATCH}/status/{batch_id}").status_code == 200
     assert sender.post(f"{BATCH}/submit", json={"requests": chats(1)}).status_code == 200
     refused = [sender.get(f"{BATCH}/{route}") for route in (f"status/{batch_id}", f"results/{batch_id}", "list")]
-    refused += [reader.post(f"{BATCH}/{call}/{batch_id}") for call in ("cancel", "pause", "resume", "retry", "delete")]
+    refused += [
+        reader.post(f"{BATCH}/{call}/{batch_id}")
+        for call in ("cancel", "pause", "resume", "priority", "retry", "delete")
+    ]
     refused.append(reader.post(f"{BATCH}/submit", json={"requests": chats(1)}))
     for answer in refused:
         assert refusal(answer)["code"] == "FORBIDDEN"
@@ -93,6 +96,7 @@ def test_another_accounts_batch_is_one_that_is_not_there(service: RunningService
     never = refusal(other.get(f"{BATCH}/status/batch_{'0' * 24}"))
     asked = [other.get(f"{BATCH}/{route}/{batch_id}") for route in ("status", "results")]
     asked += [other.post(f"{BATCH}/{call}/{batch_id}") for call in ("cancel", "pause", "resume", "retry", "delete")]
+    asked.append(other.post(f"{BATCH}/priority/{batch_id}", json={"priority": 1}))
     for answer in asked:
         assert refusal(answer) == never
     assert service.status(batch_id)["state"] == "completed"

@@ -62,6 +62,20 @@ def test_pause_holds_rows_back_until_resume(scripted: RunningService, vendor: Sc
     assert scripted.ended(batch_id)["completed_count"] == 600
 
 
+def test_a_priority_moves_a_batch_before_others_of_its_account(
+    scripted: RunningService, vendor: ScriptedVendor
+) -> None:
+    vendor.set(hold=True)
+    first, second = scripted.submit(chats(600)), scripted.submit(chats(3))
+    for priority in (100, -100, 7.0):
+        assert done(scripted, "priority", second, {"priority": priority})["batch_id"] == second
+    assert "priority" in scripted.post(f"{BATCH}/priority/{first}").json()["error"]["message"]
+    vendor.set(hold=False)
+    for batch_id in (first, second):
+        scripted.ended(batch_id)
+        assert "is completed" in refused(scripted, "priority", batch_id, {"priority": 1})["message"]
+
+
 def test_a_batch_that_has_ended_is_neither_paused_resumed_nor_cancelled(scripted: RunningService) -> None:
     batch_id = scripted.submit(chats(3))
     scripted.ended(batch_id)
@@ -171,6 +185,10 @@ def test_nothing_to_retry_makes_no_new_batch(scripted: RunningService) -> None:
         ("retry", {"kinds": "timeout"}, "kinds"),
         ("pause", {"reason": ""}, "reason"),
         ("resume", {"max_cost_usd": -1}, "max_cost_usd"),
+        ("priority", {"priority": 101}, "priority"),
+        ("priority", {"priority": -101}, "priority"),
+        ("priority", {"priority": 0.5}, "priority"),
+        ("priority", {"priority": "1"}, "priority"),
         ("cancel", {"force": True}, "force"),
         ("delete", {"force": True}, "force"),
     ],

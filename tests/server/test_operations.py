@@ -63,6 +63,8 @@ def test_a_service_without_a_worker_is_ready_and_says_so(tmp_path: Path) -> None
         figures = Figures(service.get("/metrics"))
         assert figures.sum("batches", state="open") == 1
         assert figures.sum("queue_age_seconds") > 0
+        assert (figures.sum("accounts", state="waiting"), figures.sum("accounts", state="at_bound")) == (1, 0)
+        assert figures.sum("account_spread_tokens") == 0
 
 
 def test_a_service_whose_store_is_gone_lives_but_is_not_ready(tmp_path: Path) -> None:

@@ -29,9 +29,9 @@ from batchwright.core.worker_id import WorkerId
 from batchwright.ports.checkpoint import Release
 from batchwright.ports.files import FileBatchRow, StoredFile
 from batchwright.ports.keys import ApiKey
-from batchwright.ports.store import AllowanceRequest, ClaimRequest, Idempotency, NewBatch, Store
+from batchwright.ports.store import AllowanceRequest, ClaimRequest, Idempotency, NewBatch, Share, Store
 from batchwright.ports.webhooks import DeliveryWish, Webhook
-from batchwright.store import closing, file_batches, files, pausing
+from batchwright.store import closing, file_batches, files, pausing, queueing
 from batchwright.store.connections import Connections
 from batchwright.store.open import open_store
 from support.postgres import PostgresServer
@@ -112,6 +112,72 @@ def test_each_segment_is_claimed_once_and_one_checkpoint_settles_the_batch(store
         assert Counter(number for taken, _ in ended for number in taken) == Counter(range(60))
         assert sum(settled for _, settled in ended) == 1
         assert stores[0].get_batch(batch_id).facts.settled
+
+
+def test_four_claimers_at_once_are_as_fair_as_one(stores: list[Store]) -> None:
+    """Each account has segments of one size; whatever the workers do at the same moment, none is a segment behind."""
+    accounts, each_has = 24, 8
+    for number in range(accounts):
+        batch_id = f"batch_{number:02}"
+        submit(stores[0], batch_id, [new_segment(one, 2) for one in range(each_has)], account=f"account{number:02}")
+    taken: Counter[str] = Counter()
+    for turn in range(6):
+
+        def claim(store: Store, number: int, turn: int = turn) -> list[str]:
+            return [one.key.batch_id for one in Worker(store, f"w{turn}-{number}").claim(6)]
+
+        taken.update(batch_id for found in each(stores[:4], claim) for batch_id in found)
+        assert max(taken.values()) - min(taken[f"batch_{number:02}"] for number in range(accounts)) <= 1
+    assert taken.total() == 6 * 4 * 6
+
+
+def test_four_claimers_find_work_where_there_is_one_account_and_keep_its_bound(stores: list[Store]) -> None:
+    submit(stores[0], "batch_a", [new_segment(number, 2) for number in range(32)])
+    found = each(stores[:4], lambda store, number: len(Worker(store, f"w{number}").claim(4)))
+    assert found == [4, 4, 4, 4]
+    stores[0].set_share(Share(account="acme", in_flight=18))
+    for turn in range(ROUNDS):
+        each(stores[:4], lambda store, number, turn=turn: len(Worker(store, f"v{turn}-{number}").claim(4)))  # type: ignore[misc]
+        held = sum(count_held(store) for store in stores[:1])
+        assert held == 18
+
+
+def count_held(store: Store) -> int:
+    connections: Connections = store._connections  # type: ignore[attr-defined]
+    return connections.look(lambda connection: queueing.count_held(connection, "acme", 100))
+
+
+def test_what_begins_to_wait_is_not_lost_to_a_claim_that_finds_nothing(stores: list[Store]) -> None:
+    """A claim takes an account without segments out of the queue, at the moment when another gets one in."""
+    for turn in range(4 * ROUNDS):
+        batch_id = f"batch_{turn}"
+
+        def work(store: Store, number: int, batch_id: str = batch_id, turn: int = turn) -> int:
+            if not number:
+                submit(store, batch_id, [new_segment(0, 2)])
+                return 0
+            return Worker(store, f"w{turn}-{number}").run()
+
+        done = sum(each(stores[:3], work))
+        assert done + Worker(stores[0], f"last{turn}").run() == 1
+
+
+def test_what_is_given_back_while_its_batch_is_paused_stands_still(stores: list[Store]) -> None:
+    """A release by other lanes makes a new count of what waits, which must know of the pause that comes with it."""
+    pause = Pause(cause=PauseCause.USER, reason="", since_ms=1)
+    for turn in range(ROUNDS):
+        batch_id = f"batch_{turn}"
+        submit(stores[0], batch_id, [new_segment(0, 2, lanes="a\nb")])
+        worker = Worker(stores[0], f"w{turn}")
+        held = worker.one(batch_id=batch_id)
+        together(
+            [
+                lambda held=held, worker=worker: worker.checkpoint(held.change(release=Release.WAITING, lanes="b")),  # type: ignore[misc]
+                lambda batch_id=batch_id: stores[1].pause_batch(batch_id, pause),  # type: ignore[misc]
+            ]
+        )
+        assert Worker(stores[2], f"other{turn}").claim() == []
+        assert stores[0].check(batch_id) == []
 
 
 def test_parked_segments_are_woken_once(stores: list[Store]) -> None:

@@ -103,6 +103,7 @@ class MemoryBatch:
 class MemoryBatches:
     def __init__(self) -> None:
         self.batches: dict[str, MemoryBatch] = {}
+        self.priorities: dict[str, int] = {}
         self.in_use: set[str] = set()
         """Ids of batches that another process holds."""
 
@@ -227,6 +228,10 @@ class MemoryBatches:
             fields = {name: getattr(batch.spec, name) for name in BatchSpec.__struct_fields__}
             batch.spec = BatchSpec(**fields | {"max_cost_picousd": max_cost_picousd})
         return batch.status()
+
+    async def prioritise(self, batch_id: str, priority: int) -> BatchStatus:
+        self.priorities[batch_id] = priority
+        return await self.status(batch_id)
 
     async def reprice(self, batch_id: str, *, every: bool = False) -> RepriceResult:
         """Without a price table there is nothing to price by."""

@@ -110,20 +110,32 @@ def file_piece(rows: int = 4) -> bytes:
 
 
 def submit(
-    store: Store, batch_id: str, segments: Sequence[NewSegment], of: BatchSpec | None = None, *, deadline_ms: int = 0
+    store: Store,
+    batch_id: str,
+    segments: Sequence[NewSegment],
+    of: BatchSpec | None = None,
+    *,
+    deadline_ms: int = 0,
+    account: str = "acme",
 ) -> None:
     """A batch, claimable."""
-    accept(store, batch_id, segments, of, deadline_ms=deadline_ms)
+    accept(store, batch_id, segments, of, deadline_ms=deadline_ms, account=account)
     store.close_intake(batch_id, 1_000)
 
 
 def accept(
-    store: Store, batch_id: str, segments: Sequence[NewSegment], of: BatchSpec | None = None, *, deadline_ms: int = 0
+    store: Store,
+    batch_id: str,
+    segments: Sequence[NewSegment],
+    of: BatchSpec | None = None,
+    *,
+    deadline_ms: int = 0,
+    account: str = "acme",
 ) -> None:
     """A batch whose intake is not closed."""
     batch = NewBatch(
         batch_id=batch_id,
-        tenant=Tenant("acme"),
+        tenant=Tenant(account),
         spec=of or spec(),
         created_at_ms=1_000,
         deadline_ms=deadline_ms,
@@ -174,8 +186,9 @@ class Held:
         self.records[row] = self.fresh[row] = record
         return record
 
-    def answer(self, *rows: int, byte: int = OK, cost: int = COST) -> Held:
-        """Reserved rows end."""
+    def answer(self, *rows: int, byte: int = OK, cost: int = COST, tokens: int = 0) -> Held:
+        """Reserved rows end, of `tokens` each."""
+        self.tally.prompt_tokens += tokens * len(rows)
         for row in rows:
             previous = self.claimed.previous_map[row] if self.claimed.previous_map else 0
             if not row_map.is_success(byte) and row_map.is_success(previous):
@@ -267,12 +280,14 @@ class Worker:
         (found,) = self.claim(now_ms=now_ms, batch_id=batch_id)
         return found
 
-    def finish(self, held_: Held, *, byte: int = OK, now_ms: int = 2_000) -> CheckpointResult:
+    def finish(self, held_: Held, *, byte: int = OK, now_ms: int = 2_000, tokens: int = 0) -> CheckpointResult:
         """Reserves and ends every open row of a segment, in two checkpoints."""
         rows = [row for row, state in enumerate(held_.row_map) if state == row_map.PENDING]
         held_.reserve(*rows)
         self.checkpoint(held_.change(), now_ms=now_ms)
-        held_.answer(*[row for row, state in enumerate(held_.row_map) if state == row_map.RESERVED], byte=byte)
+        held_.answer(
+            *[row for row, state in enumerate(held_.row_map) if state == row_map.RESERVED], byte=byte, tokens=tokens
+        )
         return self.checkpoint(held_.change(), now_ms=now_ms)
 
     def run(self, *, byte: int = OK, batch_id: str = "", now_ms: int = 2_000) -> int:

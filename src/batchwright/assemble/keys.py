@@ -6,6 +6,7 @@ from batchwright.assemble.machine import Machine, open_machine
 from batchwright.core.errors import UsageError
 from batchwright.core.tenants import SHOWN_CHARS
 from batchwright.ports.keys import ApiKey
+from batchwright.ports.stored import Share
 from batchwright.server.new_key import KeyWish, make_key
 from batchwright.settings import Settings
 
@@ -44,6 +45,11 @@ async def set_budget(settings: Settings, text: str, picousd: int) -> ApiKey:
         key = _named(machine, text)
         machine.store.set_key_budget(key.key_id, picousd)
         return key
+
+
+async def set_share(settings: Settings, share: Share) -> None:
+    async with open_machine(settings) as machine:
+        machine.store.set_share(share)
 
 
 def _named(machine: Machine, text: str) -> ApiKey:

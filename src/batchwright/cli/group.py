@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "rows": "Show rows of a batch, filtered.",
     "retry": "Send rows without success again, as a new round.",
     "cancel": "Cancel a batch; answers it has are kept.",
+    "priority": "Move a batch before others of its account.",
     "resume": "Clear a batch's pauses and go on with it.",
     "export": "Write a batch's answers to a file.",
     "reprice": "Apply today's prices to stored answers; nothing is sent.",

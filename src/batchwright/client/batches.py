@@ -165,6 +165,9 @@ class ServiceBatches:
         cap = None if max_cost_picousd < 0 else Decimal(max_cost_picousd) / PICO
         return self._changed(status_of(await self._batches.resume(batch_id, max_cost_usd=cap), self._destination))
 
+    async def prioritise(self, batch_id: str, priority: int) -> BatchStatus:
+        return self._changed(status_of(await self._batches.prioritise(batch_id, priority), self._destination))
+
     async def reprice(self, batch_id: str, *, every: bool = False) -> RepriceResult:
         raise UsageError("what a service's rows cost is the service's to say; its own machine can reprice them")
 

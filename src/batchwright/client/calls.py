@@ -178,6 +178,10 @@ def resume(batch_id: str, *, max_cost_usd: Amount | None) -> Call[Batch | None]:
     return _change("resume", batch_id, _said(max_cost_usd=_amount(max_cost_usd)))
 
 
+def prioritise(batch_id: str, priority: int) -> Call[Batch | None]:
+    return _change("priority", batch_id, {"priority": priority})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryOptions:
     """Which rows a retry sends again (by default all without success), and until when."""

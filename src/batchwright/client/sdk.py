@@ -226,6 +226,13 @@ class AsyncBatches:
         """
         return await self._asker.ask(calls.resume(batch_id, max_cost_usd=max_cost_usd)) or await self.get(batch_id)
 
+    async def prioritise(self, batch_id: str, priority: int) -> Batch:
+        """Moves a batch before others of its account, or (below 0) behind them; from -100 to 100, 0 at first.
+
+        Raises NoSuchBatchThere; StateConflict for a batch that has ended; BadRequest.
+        """
+        return await self._asker.ask(calls.prioritise(batch_id, priority)) or await self.get(batch_id)
+
     async def delete(self, batch_id: str) -> None:
         """Removes an ended batch with its rows and results, for good; what it used stays in the account's usage.
 

@@ -65,6 +65,7 @@ class Batches:
     cancel = _once(AsyncBatches.cancel)
     pause = _once(AsyncBatches.pause)
     resume = _once(AsyncBatches.resume)
+    prioritise = _once(AsyncBatches.prioritise)
     delete = _once(AsyncBatches.delete)
     export = _each(AsyncBatches.export, ahead=1)
     events = _each(AsyncBatches.events, ahead=1)

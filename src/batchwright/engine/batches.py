@@ -324,6 +324,11 @@ class StoreBatches:
         self.claimable()
         return await self.status(batch_id)
 
+    async def prioritise(self, batch_id: str, priority: int) -> BatchStatus:
+        await self._get(batch_id)
+        await self._writer.do(lambda: self._store.set_priority(batch_id, priority))
+        return await self.status(batch_id)
+
     def _lanes_of(self, batch: BatchRow) -> set[str]:
         """Every lane that its open rows may go to, as workers call it; a pause names one of them only."""
         lane_sets = self._store.open_lane_sets(batch.batch_id)

@@ -127,6 +127,8 @@ class Worker:
         self._looked_s = 0.0
         self._claim_after_s = 0.0
         self._elsewhere_after_s = 0.0
+        self._asks_elsewhere = False
+        """The last claim was for lanes that no desk here leads to."""
         """When it is worth asking again for rows of lanes that nothing is held for."""
         self._version = 0
         self._idle_looks = 0
@@ -366,8 +368,9 @@ class Worker:
         if self.floor.input_bytes >= self.settings.input_bytes_max:
             return None
         hungry = {text for text, desk in self.floor.desks.items() if not desk.blocked and desk.hungry}
-        full_lanes: frozenset[str] = frozenset()
-        if self.floor.desks and not hungry and self.floor.segments:
+        full_lanes = self._sated_lanes(hungry) if hungry else frozenset()
+        self._asks_elsewhere = bool(self.floor.desks and not hungry and self.floor.segments)
+        if self._asks_elsewhere:
             # Who goes elsewhere must not wait until a slow vendor, or one that is out, takes more rows.
             if now_s < self._elsewhere_after_s:
                 return None
@@ -383,6 +386,12 @@ class Worker:
             full_lanes=full_lanes,
             max_bytes=self.settings.input_bytes_max - self.floor.input_bytes,
         )
+
+    def _sated_lanes(self, hungry: set[str]) -> frozenset[str]:
+        """Lanes that have rows enough while others lack some: whoever waits for these alone would take the place of
+        those that can be sent. One that is blocked is none of them: the same words may lead elsewhere for others."""
+        wanted = {str(self.floor.desks[name].key) for name in hungry}
+        return frozenset({str(desk.key) for desk in self.floor.desks.values() if not desk.blocked} - wanted)
 
     # -------------------------------------------------------------------------------------------------------- apply
 
@@ -410,7 +419,7 @@ class Worker:
             floor.enter(batch).since_s = now_s
         for claimed in result.claimed:
             floor.open(claimed, now_s)
-        found_nothing = proposal.claim is not None and not proposal.claim.full_lanes and not result.claimed
+        found_nothing = proposal.claim is not None and not self._asks_elsewhere and not result.claimed
         if found_nothing:
             self._claim_after_s = now_s + (self.settings.wake_poll_s if floor.segments else self.settings.idle_poll_s)
             self.closing.nothing_claimable()

@@ -207,6 +207,11 @@ class Batches(Protocol):
         """Clears all pauses; a budget pause needs a higher cap, else it is set again at the next row. Raises
         CreditSpent for a batch whose key has spent its budget."""
 
+    async def prioritise(self, batch_id: str, priority: int) -> BatchStatus:
+        """Moves a batch before those of its account that have a lower priority, or behind higher ones; 0 is what every
+        batch begins with, and at most `core.fair_share.PRIORITY_MAX` above or below that. What is out stays out.
+        Raises WrongState for a batch that has ended."""
+
     async def reprice(self, batch_id: str, *, every: bool = False) -> RepriceResult:
         """Gives stored answers the cost that today's prices give for their usage; sends nothing. By default those
         without a price; `every`: also those that a table priced. What a vendor stated itself never changes.

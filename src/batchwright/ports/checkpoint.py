@@ -19,8 +19,12 @@ class ClaimRequest:
     """Asks for segments. Claims are the last step of a checkpoint's transaction, or of an otherwise empty one.
 
     Claimable: state waiting (or parked with `not_before_ms` passed, or lost with its worker), batch neither accepting,
-    reopening, cancelled, expired nor paused. Order: oldest batch first round robin between batches, oldest segment of a
-    batch first, segments whose earlier holder was lost before all others of their batch.
+    reopening, cancelled, expired nor paused. Order: the account that has been served the least of its share first
+    (`core.fair_share`; a batch nearly due brings it forward) unless workers hold as many of its segments as they may;
+    of its batches those of the highest priority, then those nearly due, then round robin, the oldest first among
+    equals; of a batch the oldest segment, those whose earlier holder was lost before all others.
+
+    A claim that names a batch is nobody's turn: it counts for no share and no bound.
     """
 
     limit: int

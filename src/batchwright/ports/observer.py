@@ -114,6 +114,19 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fairness:
+    """How accounts stand to each other, at one moment."""
+
+    waiting: int
+    """Accounts with segments to hand out; now and then one whose last has just gone is among them."""
+    at_bound: int
+    """Accounts with segments to hand out, of which workers hold as many as they may."""
+    spread_tokens: int
+    """By how much, at weight 1, the most served account is ahead of the least served that waits for the same lanes:
+    some segments' tokens; an account that waits behind a full lane is no reason for it, nor is one that rested."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
     """How much stands in the store, at one moment."""
 
@@ -121,6 +134,7 @@ class Backlog:
     """That have not ended, by `accepting`, `open` and `paused`."""
     waiting_since_ms: int
     """When the oldest batch that has rows to hand out was made; 0: none has any."""
+    fairness: Fairness
     workers: int
     """Live ones, of all processes."""
     waits: tuple[LaneWait, ...]

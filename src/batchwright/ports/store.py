@@ -49,6 +49,7 @@ from batchwright.ports.stored import (
     Reopened,
     SegmentRepricing,
     SegmentView,
+    Share,
     UsageLine,
     WorkerRow,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "SegmentKey",
     "SegmentRepricing",
     "SegmentView",
+    "Share",
     "Store",
     "UsageLine",
     "WorkerRow",
@@ -173,6 +175,18 @@ class Store(Keys, FileStore, Webhooks, Protocol):
 
     def set_cap(self, batch_id: str, max_cost_picousd: int, *, soft: bool) -> None:
         """Another cap for a batch that has not settled; a budget pause is cleared if the new cap leaves room."""
+
+    # order of claims ---------------------------------------------------------------------------------------------
+    def set_priority(self, batch_id: str, priority: int) -> None:
+        """The higher goes first among the batches of its account; 0 at first. Raises NoSuchBatch, WrongState for a
+        batch that has ended."""
+
+    def set_share(self, share: Share) -> None:
+        """What the account has from the next claim on, in place of what it had. What it was served stays as it was
+        counted."""
+
+    def shares(self) -> list[Share]:
+        """Of accounts that were given any, by name."""
 
     # closing -----------------------------------------------------------------------------------------------------
     def request_close(self, batch_id: str, kind: FailureKind, now_ms: int) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.batch_state import BatchFacts, Pause
 from batchwright.core.failures import FailureKind
+from batchwright.core.fair_share import WEIGHT_ONE
 from batchwright.core.lane_wait import LaneWait
 from batchwright.core.records import Record, SegmentInput, SegmentKey, Tally, UsageKey, UsageSum
 from batchwright.core.tenants import Tenant
@@ -107,6 +108,17 @@ class WorkerRow:
     """The lanes it sends to: a limit that a person set is divided among them."""
     waits: tuple[LaneWait, ...] = ()
     """What held lanes of its back when it was last heard of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What an account was given of the workers, beside what every account has."""
+
+    account: str
+    weight: int = WEIGHT_ONE
+    """In hundredths: of two accounts with work enough, one of twice the weight is served twice the tokens."""
+    in_flight: int = 0
+    """Segments (of up to 500 rows) that workers may hold of it at once; 0: no bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

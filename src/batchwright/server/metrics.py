@@ -92,8 +92,17 @@ def _store(figures: Figures) -> Iterable[str]:
     since_ms = backlog.waiting_since_ms
     age_s = max(0.0, (figures.now_ms - since_ms) / 1000) if since_ms else 0
     yield _family(
-        "queue_age_seconds", "gauge", "Age of the oldest batch with rows that no worker holds.", [({}, f"{age_s:g}")]
+        "queue_age_seconds",
+        "gauge",
+        "Age of the oldest batch with a segment that could be claimed.",
+        [({}, f"{age_s:g}")],
     )
+    fair = backlog.fairness
+    about = "Accounts with segments that could be claimed, or that hold as many as they may."
+    standing = (({"state": "waiting"}, fair.waiting), ({"state": "at_bound"}, fair.at_bound))
+    yield _family("accounts", "gauge", about, standing)
+    about = "Tokens, at weight 1, that the most served of waiting accounts is ahead of the least served."
+    yield _family("account_spread_tokens", "gauge", about, [({}, fair.spread_tokens)])
     yield _family("workers", "gauge", "Live workers of all processes.", [({}, backlog.workers)])
     about = "Lanes that live workers of all processes cannot send to, or only by a probe, by why."
     yield _family("lanes_waiting", "gauge", about, _waiting(figures))

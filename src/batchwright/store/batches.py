@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, case, delete, func, select, text, update
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.errors import NoSuchBatch, WrongState
+from batchwright.store import backlog, dialect
 from batchwright.store.prepared import Prepared, StoredRow
-from batchwright.store.schema import batch, pause
+from batchwright.store.schema import CLAIMABLE, batch, pause
 
 _ONE_THERE = select(batch).where(batch.c.batch_id == bindparam("batch_id"), batch.c.phase != "dropping")
 _ONE = Prepared(_ONE_THERE)
 _ONE_LOCKED = Prepared(_ONE_THERE.with_for_update())
+_SOME_LOCKED = Prepared(
+    select(batch)
+    .where(dialect.OneOf(batch.c.batch_id, "batch_ids"), batch.c.phase != "dropping")
+    .order_by(batch.c.batch_id)
+    .with_for_update()
+)
 _RECOUNT_PAUSES = (
     update(batch)
     .where(batch.c.batch_id == bindparam("of_batch"))
@@ -24,7 +31,10 @@ _RECOUNT_PAUSES = (
         .where(pause.c.batch_id == bindparam("of_batch"))
         .scalar_subquery()
     )
-    .returning(batch.c.paused)
+    .returning(batch.c.paused, case((text(CLAIMABLE), 1), else_=0).label("ready"))
+)
+_SET_PRIORITY = (
+    update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(priority=bindparam("new_priority"))
 )
 _DELETE_PAUSES = delete(pause).where(pause.c.batch_id == bindparam("of_batch"))
 
@@ -61,8 +71,14 @@ def get_locked(connection: Connection, batch_id: str) -> StoredRow:
 def lock(connection: Connection, batch_ids: Iterable[str]) -> dict[str, StoredRow]:
     """Those of these batches that are there, as they stand until this transaction ends. In key order in every
     transaction, so that no two wait for each other crosswise."""
-    found = (_ONE_LOCKED.first(connection, {"batch_id": batch_id}) for batch_id in sorted(batch_ids))
-    return {row.batch_id: row for row in found if row is not None}
+    wanted = sorted(batch_ids)
+    if not wanted:
+        return {}
+    if len(wanted) == 1:
+        found = _ONE_LOCKED.all(connection, {"batch_id": wanted[0]})
+    else:
+        found = _SOME_LOCKED.all(connection, {"batch_ids": dialect.many(connection, wanted)})
+    return {row.batch_id: row for row in found}
 
 
 def get_unsettled(connection: Connection, batch_id: str, wish: str) -> StoredRow:
@@ -88,8 +104,19 @@ def spec_of(row: StoredRow) -> BatchSpec:
 
 
 def recount_pauses(connection: Connection, batch_id: str) -> int:
-    """How many pause facts the batch has."""
-    return int(connection.execute(_RECOUNT_PAUSES, {"of_batch": batch_id}).scalar_one_or_none() or 0)
+    """How many pause facts the batch has; it can be claimed from, or not, accordingly."""
+    row = connection.execute(_RECOUNT_PAUSES, {"of_batch": batch_id}).one_or_none()
+    if row is None:
+        return 0
+    backlog.set_ready(connection, batch_id, bool(row.ready))
+    return int(row.paused)
+
+
+def set_priority(connection: Connection, batch_id: str, priority: int) -> None:
+    """Raises NoSuchBatch, WrongState."""
+    get_unsettled(connection, batch_id, "moved before others")
+    connection.execute(_SET_PRIORITY, {"of_batch": batch_id, "new_priority": priority})
+    backlog.set_priority(connection, batch_id, priority)
 
 
 def delete_pauses(connection: Connection, batch_id: str) -> None:

@@ -15,7 +15,7 @@ from batchwright.ports.store import SegmentKey
 from batchwright.store import batches, inputs, ledger, parts
 from batchwright.store.folding import fold
 from batchwright.store.reading import counted_map
-from batchwright.store.schema import pick, segment
+from batchwright.store.schema import pick, queue, segment
 
 
 def check(connection: Connection, batch_id: str) -> list[str]:
@@ -50,7 +50,7 @@ def check(connection: Connection, batch_id: str) -> list[str]:
         wrong.append(f"the records count {_words(recorded)}, the row maps {_words(ends)}")
     if tally.cost_picousd != cost:
         wrong.append(f"the tallies cost {tally.cost_picousd} picousd, the records {cost}")
-    return wrong + _check_batch(row, segments) + _check_picks(connection, batch_id, segments)
+    return wrong + _check_batch(row, segments) + _check_picks(connection, row, segments)
 
 
 def _counted(row: Row[Any], found: Row[Any]) -> bytes:
@@ -104,13 +104,21 @@ def _check_batch(row: Row[Any], segments: Any) -> list[str]:
     return wrong
 
 
-def _check_picks(connection: Connection, batch_id: str, segments: Any) -> list[str]:
-    rows = connection.execute(select(pick.c.lane_set, pick.c.waiting).where(pick.c.batch_id == batch_id))
-    said = {lane_set: waiting for lane_set, waiting in rows if waiting}
+def _check_picks(connection: Connection, row: Row[Any], segments: Any) -> list[str]:
+    picks = connection.execute(select(pick).where(pick.c.batch_id == row.batch_id, pick.c.waiting > 0)).all()
+    said = {found.lane_set: found.waiting for found in picks}
     there = dict(Counter(found.lane_set for found in segments if found.state == "waiting"))
-    if said == there:
-        return []
-    return [f"by lanes {said} segments are said to wait, {there} do"]
+    wrong = [] if said == there else [f"by lanes {said} segments are said to wait, {there} do"]
+    ready = row.phase == "open" and not row.closing and not row.paused
+    place = (row.account, row.seq, int(ready), -row.priority, row.deadline_ms)
+    for found in picks:
+        noted = (found.account, found.seq, found.ready, found.behind, found.deadline_ms)
+        if noted != place:
+            wrong.append(f"the pick of lanes {found.lane_set!r} has {noted} of its batch, which has {place}")
+        queued = select(queue.c.state).where(queue.c.account == row.account, queue.c.lane_set == found.lane_set)
+        if ready and not connection.execute(queued).scalar():
+            wrong.append(f"segments of lanes {found.lane_set!r} wait, but account {row.account} is not in the queue")
+    return wrong
 
 
 def _words(counts: dict[int, int]) -> str:

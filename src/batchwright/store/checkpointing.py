@@ -16,7 +16,7 @@ from functools import partial
 
 from sqlalchemy import Connection, bindparam, or_, select, text, update
 
-from batchwright.core import row_map
+from batchwright.core import fair_share, row_map
 from batchwright.core.errors import StoreError, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import Tally, UsageKey, UsageSum
@@ -53,6 +53,7 @@ _FENCE = Prepared(
         closed_as=bindparam("new_closed"),
         not_before_ms=bindparam("new_not_before"),
         lane_set=bindparam("new_lanes"),
+        charged=bindparam("new_charged"),
         deaths=segment.c.deaths * bindparam("keep"),
         window=segment.c.window * bindparam("keep"),
     )
@@ -66,6 +67,9 @@ _HELD = Prepared(
         segment.c.lane_set,
         segment.c.row_map,
         segment.c.previous_map,
+        segment.c.account,
+        segment.c.charged,
+        segment.c.weight,
     ).where(segment.c.holder == bindparam("me"), text(HAS_HOLDER), text("state = 'held'"))
 )
 _NUMBER = Prepared(
@@ -103,6 +107,10 @@ class _Work:
     merged: dict[SegmentKey, Merged] = field(default_factory=dict)
     settling: Counter[str] = field(default_factory=Counter)
     """Segments that this checkpoint ends, by batch."""
+    given_back: backlog.Waiting = field(default_factory=Counter)
+    """Segments that wait again from this checkpoint on."""
+    owed: Counter[str] = field(default_factory=Counter)
+    """Virtual time to be added to what accounts were served; an account that has let go of a segment is in it."""
     settled: list[str] = field(default_factory=list)
     paused: set[str] = field(default_factory=set)
     """Batches that this checkpoint paused because the budget of their key is spent."""
@@ -130,7 +138,7 @@ def _write(connection: Connection, *, checkpoint: Checkpoint, merged: Mapping[Se
     given = _allowances(connection, work, checkpoint)
     for batch_id in checkpoint.gate_passed:
         connection.execute(_GATE_PASSED, {"of_batch": batch_id})
-    claiming.finish(connection, claims, work.batches)
+    claiming.finish(connection, claims, (work.batches, work.given_back, work.owed))
     _settle(connection, work, checkpoint)
     return CheckpointResult(
         lost=frozenset(change.key for change in work.lost),
@@ -197,26 +205,40 @@ def _fence(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
         return
     stored = {SegmentKey(row.batch_id, row.number): row for row in _HELD.all(connection, {"me": work.worker_id})}
     values = []
-    waiting: backlog.Waiting = Counter()
     for change in changes:
         row = stored.get(change.key)
         if row is None or row.epoch != change.epoch:
             work.lost.append(change)
             continue
         value = _fence_values(change, row, work.worker_id)
+        value["new_charged"] = _settle_charge(work, change, (row, value["new_state"] != "held"))
         values.append(value)
         work.held.append(change if change.closed_as is None else _recounted(change, row))
         work.places[change.key] = Place(change.key, row.round, row.epoch, checkpoint.number)
         if value["new_state"] == "settled":
             work.settling[change.key.batch_id] += 1
         elif value["new_state"] == "waiting":
-            waiting[change.key.batch_id, str(value["new_lanes"])] += 1
+            work.given_back[change.key.batch_id, str(value["new_lanes"])] += 1
     if values:
         # The epoch stands in the statement too: what was read above decides nothing alone.
         written = _FENCE.run_many(connection, values)
         if written != len(values):
             raise StoreError(f"{len(values) - written} segments changed hands within a transaction.")
-    backlog.change_waiting(connection, waiting)
+
+
+def _settle_charge(work: _Work, change: SegmentChange, what: tuple[StoredRow, bool]) -> int:
+    """Replaces in the account's share what was estimated of the segment by what its answers used; returns what is
+    still charged. `what` is (the segment's row, whether it is let go)."""
+    row, leaves = what
+    if not row.weight:
+        return 0
+    tokens = change.tally.prompt_tokens + change.tally.completion_tokens
+    open_rows = row_map.count_open(row.row_map)
+    used = fair_share.used_tokens(tokens, unknown=change.tally.no_usage, charged=row.charged, open_rows=open_rows)
+    settled = fair_share.settle(row.charged, used, leaves=leaves)
+    if settled.tokens or leaves:
+        work.owed[row.account] += fair_share.charge(settled.tokens, row.weight)
+    return settled.charged
 
 
 def _fence_values(change: SegmentChange, row: StoredRow, me: int) -> dict[str, object]:
@@ -323,7 +345,7 @@ def _lock(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]) 
         if result is not None:
             parts.publish(connection, place, result, checkpoint.now_ms)
     wanted = {batch_id for batch_id, segments in work.settling.items() if segments}
-    wanted.update(claims.served, checkpoint.gate_passed)
+    wanted.update(claims.served, checkpoint.gate_passed, (batch_id for batch_id, _ in work.given_back))
     for request in checkpoint.allowances:
         row = work.batches.get(request.batch_id)
         if request.picousd > 0 and row is not None and row.cap_picousd >= 0:

@@ -1,8 +1,9 @@
 """Claims: the last-but-one step of a checkpoint's transaction.
 
-Batches take turns, the one longest without a claim first and the oldest first among equals; within a batch a segment
-that was lost with its worker comes first, then the oldest. A claim reads one pick row a (batch, lanes) and one index
-entry a lane set: neither a backlog nor a batch that stands still costs anything.
+Over all batches, accounts come in the order of what they were served (`store.fair_order`), and an account's batches
+take turns; within a batch a segment that was lost with its worker comes first, then the oldest. A claim reads a few
+rows by index: neither a backlog, nor a batch that stands still, nor accounts whose turn is later cost anything. A claim
+from one batch alone, as `run` makes, is nobody's turn and is charged to nobody.
 
 Rows that a lost lease left in doubt are dealt with here, once, under the new epoch (`core.doubt`).
 """
@@ -10,24 +11,26 @@ Rows that a lost lease left in doubt are dealt with here, once, under the new ep
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, bindparam, func, select, text, update
 
-from batchwright.core import row_map
+from batchwright.core import fair_share, row_map
 from batchwright.core.batch_spec import BatchSpec, LaneKey, VendorProtocol
 from batchwright.core.doubt import Resolution, resolve, suspects
 from batchwright.core.records import Record, SegmentInput, Tally
 from batchwright.ports.store import ClaimedSegment, ClaimRequest, SegmentKey
-from batchwright.store import backlog, inputs, ledger, parts
+from batchwright.store import backlog, inputs, ledger, parts, queueing
 from batchwright.store.batches import spec_of
 from batchwright.store.blobs import doubt_key
 from batchwright.store.connections import TryAgain
+from batchwright.store.fair_order import Candidate, FairOrder
 from batchwright.store.folding import bases, fold
 from batchwright.store.parts import Frame, Merged, Place
 from batchwright.store.prepared import Prepared, StoredRow
-from batchwright.store.schema import CLAIMABLE, PARKED, WAITING, batch, pick, segment
+from batchwright.store.queueing import Served
+from batchwright.store.schema import PARKED, PICKABLE, WAITING, batch, pick, segment
 from batchwright.wire import frames
 
 FIRST_EPOCH = 1
@@ -47,13 +50,9 @@ _UNPARK = (
     .where(segment.c.batch_id == bindparam("of_batch"), segment.c.number == bindparam("of_number"))
     .values(state="waiting", not_before_ms=0)
 )
-_PICKS = (
-    select(batch.c.batch_id, pick.c.lane_set)
-    .join_from(batch, pick, pick.c.batch_id == batch.c.batch_id)
-    .where(text(CLAIMABLE), pick.c.waiting > 0)
-    .order_by(batch.c.turn, batch.c.seq)
+_PICKS_OF_ONE = Prepared(
+    select(pick.c.batch_id, pick.c.lane_set).where(pick.c.batch_id == bindparam("batch_id"), text(PICKABLE))
 )
-_PICKS_OF_ONE = Prepared(_PICKS.where(batch.c.batch_id == bindparam("batch_id")))
 _FIRST_RANK = (
     select(func.min(segment.c.rank))
     .where(segment.c.batch_id == pick.c.batch_id, segment.c.lane_set == pick.c.lane_set, text(WAITING))
@@ -67,7 +66,16 @@ _HEADS = Prepared(
 )
 # One that another worker takes at this moment is passed over: two never wait for the same segment.
 _HEAD = Prepared(
-    select(segment.c.lane_set, segment.c.number, segment.c.input_bytes, segment.c.holder)
+    select(
+        segment.c.lane_set,
+        segment.c.number,
+        segment.c.input_bytes,
+        segment.c.holder,
+        segment.c.open,
+        func.length(segment.c.row_map).label("rows"),
+        segment.c.charged,
+        segment.c.weight,
+    )
     .where(segment.c.batch_id == bindparam("batch_id"), segment.c.lane_set == bindparam("lanes"), text(WAITING))
     .order_by(segment.c.rank)
     .limit(1)
@@ -75,14 +83,17 @@ _HEAD = Prepared(
 )
 _TAKE = Prepared(
     update(segment)
-    .where(segment.c.batch_id == bindparam("of_batch"), segment.c.number == bindparam("of_number"), text(WAITING))
-    .values(state="held", holder=bindparam("taker"), epoch=segment.c.epoch + 1, rank=segment.c.number)
+    # It waits, and is locked since it was looked at.
+    .where(segment.c.batch_id == bindparam("of_batch"), segment.c.number == bindparam("of_number"))
+    .values(
+        state="held",
+        holder=bindparam("taker"),
+        epoch=segment.c.epoch + 1,
+        rank=segment.c.number,
+        charged=bindparam("tokens"),
+        weight=bindparam("by_weight"),
+    )
     .returning(segment)
-)
-_NEXT_TURN = Prepared(
-    update(batch)
-    .where(batch.c.batch_id == bindparam("of_batch"))
-    .values(turn=select(func.max(batch.c.turn)).scalar_subquery() + 1)
 )
 _SET_MAP = (
     update(segment)
@@ -93,6 +104,7 @@ _SET_MAP = (
         state=bindparam("new_state"),
         holder=bindparam("new_holder"),
         window=bindparam("new_window"),
+        charged=segment.c.charged * bindparam("keep_charge"),
     )
 )
 _BATCH = select(batch).where(batch.c.batch_id == bindparam("batch_id"))
@@ -105,10 +117,12 @@ class Claims:
     taken: list[ClaimedSegment] = field(default_factory=list)
     ended: list[tuple[Place, Merged | None]] = field(default_factory=list)
     bytes: int = 0
-    served: dict[str, None] = field(default_factory=dict)
-    """The batches, in the order of their last turns."""
+    served: set[str] = field(default_factory=set)
+    """The batches."""
     fewer: backlog.Waiting = field(default_factory=Counter)
     """What waits no more; `finish` says so."""
+    order: FairOrder | None = None
+    """Whose turns they were; None: they came from one batch alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,31 +137,47 @@ def claim(connection: Connection, request: ClaimRequest, taker: Taker) -> Claims
     """Takes segments. What is left to do (`finish`) touches rows that every worker's claims touch."""
     _unpark(connection, taker.now_ms)
     claims = Claims()
-    candidates = _candidates(connection, request)
-    while candidates and len(claims.taken) < request.limit:
-        batch_id, lane_sets = candidates.pop(0)
-        head = _head(connection, batch_id, lane_sets)
-        if head is None:
-            continue
-        if claims.taken and request.max_bytes and claims.bytes + head.input_bytes > request.max_bytes:
+    if request.batch_id:
+        _claim_of_one(connection, claims, (request, taker))
+        return claims
+    claims.order = FairOrder(connection, request, taker.now_ms)
+    while len(claims.taken) < request.limit:
+        candidate = claims.order.next()
+        if candidate is None:
             break
-        _take(connection, claims, (SegmentKey(batch_id, head.number), head.holder, taker))
-        claims.fewer[batch_id, head.lane_set] -= 1
-        claims.served.pop(batch_id, None)
-        claims.served[batch_id] = None
-        candidates.append((batch_id, lane_sets))
+        head = _head(connection, candidate.batch_id, candidate.lane_sets)
+        if head is None:
+            claims.order.passed(candidate)
+            continue
+        if _is_too_much(claims, request, head):
+            break
+        _take_in_turn(connection, claims, (candidate, head, taker))
     return claims
 
 
-def finish(connection: Connection, claims: Claims, locked: Mapping[str, StoredRow]) -> None:
-    """Writes what the claims mean for their batches, whose rows are locked by now. Raises TryAgain where one of them
-    was paused, closed or ended while it was claimed from."""
+def finish(
+    connection: Connection, claims: Claims, what: tuple[Mapping[str, StoredRow], backlog.Waiting, Counter[str]]
+) -> None:
+    """Writes what the claims mean for their batches and accounts. `what` is (the batches' rows, locked by now, what
+    waits since segments were given back, by how much virtual time of which accounts the estimates were wrong).
+
+    Raises TryAgain where a batch was paused, closed or ended while it was claimed from."""
+    locked, given_back, owed = what
     for batch_id in claims.served:
         row = locked.get(batch_id)
         if row is None or row.phase != "open" or row.closing or row.paused:
             raise TryAgain
-        _NEXT_TURN.run(connection, {"of_batch": batch_id})
-    backlog.change_waiting(connection, claims.fewer)
+    changes = given_back.copy()
+    changes.update(claims.fewer)
+    order = claims.order
+    backlog.change_waiting(connection, changes, order.turns if order is not None else None)
+    served = {} if order is None else order.served
+    for account, virtual in owed.items():
+        served.setdefault(account, Served()).virtual += virtual
+    queueing.charge(connection, served)
+    if order is not None:
+        queueing.rest(connection, order.vain)
+        queueing.fill(connection, order.full)
 
 
 def _unpark(connection: Connection, now_ms: int) -> None:
@@ -157,23 +187,41 @@ def _unpark(connection: Connection, now_ms: int) -> None:
         backlog.change_waiting(connection, Counter((row.batch_id, row.lane_set) for row in due))
 
 
-def _candidates(connection: Connection, request: ClaimRequest) -> list[tuple[str, set[str]]]:
-    """The first batches in turn that have waiting segments in lane sets that can send, at most `limit` of them."""
-    found: dict[str, set[str]] = {}
-    if request.batch_id:
-        for batch_id, lane_set in _PICKS_OF_ONE.all(connection, {"batch_id": request.batch_id}):
-            if not _left_alone(request, batch_id, lane_set):
-                found.setdefault(batch_id, set()).add(lane_set)
-        return list(found.items())
-    picks = connection.execute(_PICKS)
-    for batch_id, lane_set in picks:
-        if _left_alone(request, batch_id, lane_set):
-            continue
-        if batch_id not in found and len(found) == request.limit:
-            picks.close()
+def _claim_of_one(connection: Connection, claims: Claims, what: tuple[ClaimRequest, Taker]) -> None:
+    request, taker = what
+    lane_sets = {
+        row.lane_set
+        for row in _PICKS_OF_ONE.all(connection, {"batch_id": request.batch_id})
+        if not _left_alone(request, row.batch_id, row.lane_set)
+    }
+    while lane_sets and len(claims.taken) < request.limit:
+        head = _head(connection, request.batch_id, lane_sets)
+        if head is None or _is_too_much(claims, request, head):
             break
-        found.setdefault(batch_id, set()).add(lane_set)
-    return list(found.items())
+        _take(connection, claims, (SegmentKey(request.batch_id, head.number), head.holder, taker), charged=(0, 0))
+        _note_taken(claims, request.batch_id, head)
+
+
+def _take_in_turn(connection: Connection, claims: Claims, what: tuple[Candidate, StoredRow, Taker]) -> None:
+    candidate, head, taker = what
+    assert claims.order is not None
+    tokens = fair_share.estimate_tokens(head.input_bytes, rows=head.rows, open_rows=head.open)
+    # A worker that was lost with the segment has left the charge for it behind.
+    given = fair_share.charge(head.charged, head.weight) if head.weight else 0
+    key = SegmentKey(candidate.batch_id, head.number)
+    if not _take(connection, claims, (key, head.holder, taker), charged=(tokens, candidate.weight)):
+        tokens = given = 0  # its rows were in doubt, and have ended so: what it was charged before is what they used
+    claims.order.took(candidate, tokens, given=given)
+    _note_taken(claims, candidate.batch_id, head)
+
+
+def _note_taken(claims: Claims, batch_id: str, head: StoredRow) -> None:
+    claims.fewer[batch_id, head.lane_set] -= 1
+    claims.served.add(batch_id)
+
+
+def _is_too_much(claims: Claims, request: ClaimRequest, head: StoredRow) -> bool:
+    return bool(claims.taken) and 0 < request.max_bytes < claims.bytes + head.input_bytes
 
 
 def _left_alone(request: ClaimRequest, batch_id: str, lane_set: str) -> bool:
@@ -182,7 +230,7 @@ def _left_alone(request: ClaimRequest, batch_id: str, lane_set: str) -> bool:
     return bool(request.full_lanes) and request.full_lanes.issuperset(lane_set.split("\n"))
 
 
-def _head(connection: Connection, batch_id: str, lane_sets: set[str]) -> StoredRow | None:
+def _head(connection: Connection, batch_id: str, lane_sets: Set[str]) -> StoredRow | None:
     """The batch's first waiting segment that can send and is nobody's now (its lane_set, number, input_bytes, last
     holder)."""
     in_order = list(lane_sets)
@@ -196,11 +244,14 @@ def _head(connection: Connection, batch_id: str, lane_sets: set[str]) -> StoredR
     return None
 
 
-def _take(connection: Connection, claims: Claims, what: tuple[SegmentKey, int, Taker]) -> None:
-    """`what` is (the segment, the worker it was lost with or 0, who takes it)."""
+def _take(
+    connection: Connection, claims: Claims, what: tuple[SegmentKey, int, Taker], *, charged: tuple[int, int]
+) -> bool:
+    """`what` is (the segment, the worker it was lost with or 0, who takes it), `charged` (tokens, weight). False:
+    it came to its end with the doubt it was in."""
     key, lost_with, taker = what
     of = {"of_batch": key.batch_id, "of_number": key.number}
-    row = _TAKE.first(connection, {**of, "taker": taker.worker_id})
+    row = _TAKE.first(connection, {**of, "taker": taker.worker_id, "tokens": charged[0], "by_weight": charged[1]})
     assert row is not None, "a segment that waits is there to be taken"
     untouched = row.epoch == FIRST_EPOCH and row.open == len(row.row_map)
     found = [] if untouched else parts.read(connection, key)
@@ -217,11 +268,12 @@ def _take(connection: Connection, claims: Claims, what: tuple[SegmentKey, int, T
         in_round |= {record.row: record for record in resolution.records}
         if not row_map.count_open(resolution.row_map):
             claims.ended.append((place, parts.merge(connection, key, (resolution.row_map, b""))))
-            return
+            return False
     elif lost_with:
         ledger.charge_doubt(connection, key.batch_id, lost_with, 0)
     claims.bytes += row.input_bytes
     claims.taken.append(_claimed(row, segment_input, (in_round, previous, resolution)))
+    return True
 
 
 def _previous(row: StoredRow, found: list[Frame]) -> dict[int, Record]:
@@ -278,6 +330,7 @@ def _settle_doubt(connection: Connection, place: Place, what: tuple[Resolution, 
         "new_state": "held" if still_open else "settled",
         "new_holder": taker.worker_id if still_open else 0,
         "new_window": _window(row, resolution),
+        "keep_charge": int(still_open > 0),
     }
     connection.execute(_SET_MAP, values)
 

@@ -26,6 +26,7 @@ _EXPIRE = (
     update(batch)
     .where(text(CAN_EXPIRE), batch.c.deadline_ms <= bindparam("now_ms"))
     .values(closing=FailureKind.EXPIRED.value)
+    .returning(batch.c.batch_id)
 )
 _AWAITING = select(batch.c.batch_id).where(text(AWAITS_CLOSING)).order_by(batch.c.seq)
 _UNHELD = (
@@ -63,6 +64,7 @@ def request(connection: Connection, batch_id: str, kind: FailureKind, now_ms: in
     batches.get_unsettled(connection, batch_id, "closed")
     if not connection.execute(_SET_CLOSING, {"of_batch": batch_id, "kind": kind.value}).rowcount:
         return False
+    backlog.set_ready(connection, batch_id, False)
     if kind is FailureKind.CANCELLED:
         connection.execute(_NOTE_CANCEL, {"of_batch": batch_id, "now_ms": now_ms})
     dialect.wake_others(connection)
@@ -70,7 +72,8 @@ def request(connection: Connection, batch_id: str, kind: FailureKind, now_ms: in
 
 
 def expire_due(connection: Connection, now_ms: int) -> list[str]:
-    connection.execute(_EXPIRE, {"now_ms": now_ms})
+    for batch_id in sorted(connection.execute(_EXPIRE, {"now_ms": now_ms}).scalars()):
+        backlog.set_ready(connection, batch_id, False)
     return list(connection.execute(_AWAITING).scalars())
 
 

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Insert, Table
+import msgspec
+from sqlalchemy import (
+    BindParameter,
+    ColumnCollection,
+    ColumnElement,
+    Connection,
+    Insert,
+    Select,
+    Table,
+    Text,
+    bindparam,
+)
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import NULLTYPE
 
 CHANNEL = "batchwright"
 """Where a PostgreSQL server passes wake-ups on."""
@@ -24,9 +39,43 @@ class _DoNothing(sqlite.dml.OnConflictDoNothing):
     constraint_target = None
 
 
-def insert_or_add(table: Table, sums: Sequence[str]) -> Insert:
-    """Inserts a row, or adds these columns to the row that has its key."""
+class OneOf(ColumnElement[bool]):
+    """Whether a column of text has one of the values of a parameter, which `many` makes: one statement for any number
+    of them."""
+
+    inherit_cache = False
+    type = NULLTYPE  # type: ignore[assignment]  # a boolean would be compared with 1, and no index used
+
+    def __init__(self, column: ColumnElement[str], name: str) -> None:
+        self.column = column
+        self.values: BindParameter[str] = bindparam(name, type_=Text)
+
+
+@compiles(OneOf)
+def _by_json(element: OneOf, compiler: SQLCompiler, **more: Any) -> str:
+    column, values = compiler.process(element.column, **more), compiler.process(element.values, **more)
+    return f"{column} IN (SELECT value FROM json_each({values}))"
+
+
+@compiles(OneOf, "postgresql")
+def _by_array(element: OneOf, compiler: SQLCompiler, **more: Any) -> str:
+    column, values = compiler.process(element.column, **more), compiler.process(element.values, **more)
+    return f"{column} = ANY (CAST({values} AS text[]))"
+
+
+def many(connection: Connection, values: Sequence[str]) -> object:
+    """The value of a parameter of `OneOf`."""
+    return list(values) if _has_other_writers(connection) else msgspec.json.encode(values).decode()
+
+
+def insert_or_add(
+    table: Table, sums: Sequence[str], *, rows: tuple[Sequence[str], Select[Any]] | None = None
+) -> Insert:
+    """Inserts a row, or adds these columns to the row that has its key. `rows`: (columns, what they are taken from) in
+    place of values."""
     statement = sqlite.insert(table)
+    if rows is not None:
+        statement = statement.from_select(*rows)
     sets = {name: table.c[name] + statement.excluded[name] for name in sums}
     return statement.ext(_DoUpdate(list(table.primary_key.columns), set_=sets))
 
@@ -41,6 +90,14 @@ def insert_or_replace(table: Table, columns: Sequence[str], *, only_if: ColumnEl
 def insert_or_keep(table: Table) -> Insert:
     """Inserts a row unless one has its key."""
     return _counted(sqlite.insert(table).ext(_DoNothing()))
+
+
+def insert_or_change(
+    table: Table, changes: Callable[[ColumnCollection[str, ColumnElement[Any]]], dict[str, Any]]
+) -> Insert:
+    """Inserts a row, or changes the row that has its key by what `changes` makes of the row that was to be inserted."""
+    statement = sqlite.insert(table)
+    return statement.ext(_DoUpdate(list(table.primary_key.columns), set_=changes(statement.excluded)))
 
 
 def _counted(statement: Insert) -> Insert:
@@ -69,6 +126,19 @@ def wait_for_turn(connection: Connection, what: str) -> None:
     that could be locked; a SQLite transaction that writes is alone anyway."""
     if _has_other_writers(connection):
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtextextended(%(what)s, 0))", {"what": what})
+
+
+def try_turns(connection: Connection, what: Sequence[str]) -> list[str]:
+    """Those of these turns that no other transaction has, which are this one's until it ends. Waits for nobody, and
+    nobody is kept from anything but from the same turns: who writes what they are about does not ask for them. A
+    SQLite transaction that writes is alone anyway."""
+    if not what or not _has_other_writers(connection):
+        return list(what)
+    rows = connection.exec_driver_sql(
+        "SELECT name FROM unnest(%(what)s::text[]) AS name WHERE pg_try_advisory_xact_lock(hashtextextended(name, 1))",
+        {"what": list(what)},
+    )
+    return [row[0] for row in rows]
 
 
 def wake_others(connection: Connection) -> None:

@@ -104,7 +104,7 @@ def add(connection: Connection, batch_id: str, segments: Sequence[NewSegment]) -
         for byte, rows in row_map.counts(new.row_map).items():
             if row_map.is_end(byte):
                 ended.counts[byte] = ended.counts.get(byte, 0) + rows
-    connection.execute(_ADD_SEGMENTS, [_segment_values(batch_id, new) for new in fresh])
+    connection.execute(_ADD_SEGMENTS, [_segment_values(row, new) for new in fresh])
     table = TableBlobs(connection)
     for new in fresh:
         table.put(input_key(batch_id, new.number), new.input)
@@ -133,6 +133,7 @@ def close(connection: Connection, batch_id: str, now_ms: int) -> None:
     """Makes the batch claimable; settles it if none of its rows is open."""
     _accepting(connection, batch_id)
     connection.execute(_OPEN, {"of_batch": batch_id})
+    backlog.set_ready(connection, batch_id, True)
     dialect.wake_others(connection)
     turning.settle_if_done(connection, batch_id, now_ms)
 
@@ -163,10 +164,11 @@ def _fresh(connection: Connection, row: StoredRow, segments: Sequence[NewSegment
     return fresh
 
 
-def _segment_values(batch_id: str, new: NewSegment) -> dict[str, object]:
+def _segment_values(row: StoredRow, new: NewSegment) -> dict[str, object]:
     open_rows = row_map.count_open(new.row_map)
     return {
-        "batch_id": batch_id,
+        "batch_id": row.batch_id,
+        "account": row.account,
         "number": new.number,
         "first_index": new.first_index,
         "row_map": new.row_map,

@@ -62,6 +62,8 @@ _OPEN_SEGMENT = (
         not_before_ms=0,
         closed_as="",
         lane_set=segment.c.all_lanes,
+        charged=0,
+        weight=0,
     )
 )
 _ADVANCE = (
@@ -142,6 +144,7 @@ def _begin(connection: Connection, row: Row[Any], chosen: frozenset[int], *, dea
         "past_gate": int(not gate),
     }
     connection.execute(_BEGIN, values)
+    backlog.set_ready(connection, row.batch_id, False)
 
 
 def _step(connection: Connection, row: Row[Any]) -> bool:
@@ -177,5 +180,6 @@ def _step(connection: Connection, row: Row[Any]) -> bool:
     }
     connection.execute(_ADVANCE, advance)
     if last:
+        backlog.set_ready(connection, row.batch_id, True)
         dialect.wake_others(connection)
     return last

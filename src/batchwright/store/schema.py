@@ -3,6 +3,8 @@
     batch         1 a batch            facts, counters, budget
     segment       1 a segment          row map, who holds it, epoch
     pick          1 a (batch, lanes)   how many of its segments wait: a claim reads these, never the backlog
+    queue         1 a (account, lanes) where an account stands among those that wait for these lanes
+    share         1 an account         its weight and its bound, where it has been given any
     part          1 a frame            leads from a segment to the records in a blob; of two records the later wins
     blob          1 a blob             immutable bytes: inputs, parts, results, pieces of files
     tally         1 a (batch, round, worker), with tally_count: one a row-map byte that rows ended with
@@ -55,6 +57,14 @@ CLAIMABLE = "phase = 'open' AND closing = '' AND paused = 0"
 AWAITS_CLOSING = "phase = 'open' AND closing <> ''"
 CAN_EXPIRE = "phase = 'open' AND closing = '' AND deadline_ms > 0"
 WAITING = "state = 'waiting'"
+PICKABLE = "ready = 1 AND waiting > 0"
+"""Of a pick, as the next."""
+PICKABLE_BY = "ready = 1 AND waiting > 0 AND deadline_ms > 0"
+QUEUED = "state = 1"
+"""Of a queue's row, as the next."""
+NOT_QUEUED = "state <> 1"
+HELD_IN_TURN = "state = 'held' AND weight > 0"
+"""Of a segment: by a worker that works for all accounts."""
 HAS_HOLDER = "holder <> 0"
 SUPERSEDED = "superseded_at_ms > 0"
 PARKED = "state = 'parked'"
@@ -115,7 +125,7 @@ batch = Table(
     _count("rows"),
     _count("segments"),
     _count("segments_open"),
-    _count("turn"),  # grows with each claim: the order of the round robin
+    _count("priority"),  # the higher goes before others of its account
     _count("cap_picousd", -1),
     _count("cap_soft"),
     _count("worst_picousd"),  # one attempt of each row at its dearest, as far as is known
@@ -129,7 +139,6 @@ batch = Table(
     CheckConstraint("segments_open >= 0", name="batch_segments_open"),
     sqlite_autoincrement=True,
 )
-Index("batch_claimable", batch.c.turn, batch.c.seq, **_only(CLAIMABLE))
 Index("batch_closing", batch.c.seq, **_only(AWAITS_CLOSING))
 Index("batch_deadline", batch.c.deadline_ms, **_only(CAN_EXPIRE))
 Index("batch_by_account", batch.c.account, batch.c.seq)
@@ -161,6 +170,9 @@ segment = Table(
     Column("lane_set", _text, nullable=False),  # of the rows still open, as far as is known
     Column("all_lanes", _text, nullable=False),  # as intake cut it: what a new round begins with
     _count("input_bytes"),
+    _words("account"),
+    _count("charged"),  # tokens its account was charged with for rows that are still open
+    _count("weight"),  # that it was charged by, in hundredths; 0: not claimed in turn
     PrimaryKeyConstraint("batch_id", "number", name="segment_key"),
     CheckConstraint("state IN ('waiting', 'parked', 'held', 'settled')", name="segment_state"),
     CheckConstraint("(state = 'settled') = (open = 0)", name="segment_settled"),
@@ -185,6 +197,7 @@ Index(
     segment.c.holder,
     **_only(HAS_HOLDER),
 )
+Index("segment_held_in_turn", segment.c.account, **_only(HELD_IN_TURN))
 
 pick = Table(
     "pick",
@@ -192,8 +205,48 @@ pick = Table(
     Column("batch_id", _text, nullable=False),
     Column("lane_set", _text, nullable=False),
     _count("waiting"),
+    # As its batch has them, so that a claim finds its place by an index of this table alone:
+    Column("account", _text, nullable=False),
+    _count("seq"),
+    _count("ready"),  # 1: the batch can be claimed from
+    _count("behind"),  # its priority, negated
+    _count("turn"),  # grows with each claim from the batch
+    _count("deadline_ms"),
+    _count("created_at_ms"),
     PrimaryKeyConstraint("batch_id", "lane_set", name="pick_key"),
     CheckConstraint("waiting >= 0", name="pick_waiting"),
+    sqlite_with_rowid=False,
+)
+Index(
+    "pick_in_turn",
+    *(pick.c.account, pick.c.lane_set, pick.c.behind, pick.c.turn, pick.c.seq, pick.c.created_at_ms),
+    **_only(PICKABLE),
+)
+Index("pick_urgent", pick.c.lane_set, pick.c.deadline_ms, **_only(PICKABLE_BY))
+
+queue = Table(
+    "queue",
+    metadata,
+    Column("account", _text, nullable=False),
+    Column("lane_set", _text, nullable=False),
+    Column("state", BigInteger, nullable=False),  # 0: nothing waits, 1: waits, 2: waits, and holds all it may
+    _count("virtual"),  # `core.fair_share`
+    _count("turn"),  # of the account's last claim
+    PrimaryKeyConstraint("account", "lane_set", name="queue_key"),
+    CheckConstraint("state IN (0, 1, 2)", name="queue_state"),
+    sqlite_with_rowid=False,
+)
+Index("queue_waiting", queue.c.lane_set, queue.c.virtual, queue.c.account, **_only(QUEUED))
+Index("queue_resting", queue.c.virtual, **_only(NOT_QUEUED))
+
+share = Table(
+    "share",
+    metadata,
+    Column("account", _text, nullable=False),
+    _count("weight", 100),  # in hundredths
+    _count("in_flight"),  # segments that workers may hold of it at once; 0: no bound
+    PrimaryKeyConstraint("account", name="share_key"),
+    CheckConstraint("weight > 0", name="share_weight"),
     sqlite_with_rowid=False,
 )
 

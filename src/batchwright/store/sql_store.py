@@ -29,11 +29,13 @@ from batchwright.ports.store import (
     Reopened,
     SegmentRepricing,
     SegmentView,
+    Share,
     UsageLine,
     WorkerRow,
 )
 from batchwright.ports.webhooks import AttemptEnd, ClaimedDelivery, Delivery, DeliveryWish, Webhook
 from batchwright.store import (
+    batches,
     blobs,
     checking,
     checkpointing,
@@ -50,6 +52,7 @@ from batchwright.store import (
     ledger,
     load,
     pausing,
+    queueing,
     reading,
     repricing,
     rounds,
@@ -164,6 +167,17 @@ class SqlStore:
 
     def set_cap(self, batch_id: str, max_cost_picousd: int, *, soft: bool) -> None:
         self._connections.transact(lambda connection: pausing.set_cap(connection, batch_id, max_cost_picousd, soft))
+
+    # order of claims ---------------------------------------------------------------------------------------------
+
+    def set_priority(self, batch_id: str, priority: int) -> None:
+        self._connections.transact(lambda connection: batches.set_priority(connection, batch_id, priority))
+
+    def set_share(self, share: Share) -> None:
+        self._connections.transact(lambda connection: queueing.set_share(connection, share))
+
+    def shares(self) -> list[Share]:
+        return self._connections.look(queueing.shares)
 
     # closing -----------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Connection, case, func, select, text
 
 from batchwright.ports.observer import Backlog, Spent
-from batchwright.store import workers
-from batchwright.store.schema import CLAIMABLE, batch, pick, usage, worker
+from batchwright.store import queueing, workers
+from batchwright.store.schema import PICKABLE, batch, pick, usage, worker
 
 _BATCHES = (
     select(
@@ -16,9 +16,7 @@ _BATCHES = (
     .where(batch.c.phase.in_(("accepting", "reopening", "open")))
     .group_by("state")
 )
-_WAITING_SINCE = select(func.coalesce(func.min(batch.c.created_at_ms), 0)).where(
-    text(CLAIMABLE), select(pick.c.waiting).where(pick.c.batch_id == batch.c.batch_id, pick.c.waiting > 0).exists()
-)
+_WAITING_SINCE = select(func.coalesce(func.min(pick.c.created_at_ms), 0)).where(text(PICKABLE))
 _WORKERS = select(func.count()).select_from(worker).where(text("dead = 0 AND ended = 0"))
 _SPENT = select(
     usage.c.vendor,
@@ -34,6 +32,7 @@ def backlog(connection: Connection) -> Backlog:
     return Backlog(
         batches={row.state: int(row.batches) for row in connection.execute(_BATCHES)},
         waiting_since_ms=int(connection.execute(_WAITING_SINCE).scalar_one()),
+        fairness=queueing.fairness(connection),
         workers=int(connection.execute(_WORKERS).scalar_one()),
         waits=workers.waits(connection),
         spent=tuple(

@@ -9,6 +9,7 @@ import msgspec
 
 from batchwright.core.durations import shown
 from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.fair_share import PRIORITY_MAX
 from batchwright.wire.infrai_submit import (
     MAX_KEY_CHARS,
     BadSubmit,
@@ -59,6 +60,10 @@ class _Resume(_Empty, forbid_unknown_fields=True, kw_only=True):
     max_cost_usd: str | int | float | None = None
 
 
+class _Priority(_Empty, forbid_unknown_fields=True, kw_only=True):
+    priority: int | float
+
+
 class _Retry(_Empty, forbid_unknown_fields=True, kw_only=True, rename={"how": "as"}):
     how: str = RetryAs.ROUND
     kinds: list[str] = []
@@ -89,6 +94,17 @@ def read_pause(body: bytes) -> str:
 def read_resume(body: bytes) -> int:
     """The new cap in 1e-12 USD; -1: the cap stays."""
     return read_max_cost(_decode(body, _Resume).max_cost_usd)
+
+
+def read_priority(body: bytes) -> int:
+    """From -PRIORITY_MAX to PRIORITY_MAX."""
+    priority = _decode(body, _Priority).priority
+    if not (-PRIORITY_MAX <= priority <= PRIORITY_MAX and priority == int(priority)):
+        raise BadSubmit(
+            f"priority: expected a whole number from {-PRIORITY_MAX} to {PRIORITY_MAX}, found {shown(priority)}",
+            "priority",
+        )
+    return int(priority)
 
 
 def read_retry(body: bytes) -> RetryCall:

@@ -8,12 +8,13 @@ from enum import StrEnum
 from batchwright.core.batch_state import BatchState
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.fair_share import PRIORITY_MAX
 from batchwright.core.gate import OnGate
 from batchwright.core.tenants import Scope
 from batchwright.server.capabilities import AMOUNT, BATCH_ID, COUNT, TEXT, Capability, Schema, field, header, query
 from batchwright.server.infrai import schemas
 from batchwright.server.infrai.export import EXPORTED, WRITTEN, Form, download_csv, download_jsonl, export
-from batchwright.server.infrai.lifecycle import cancel, delete, pause, resume, retry
+from batchwright.server.infrai.lifecycle import cancel, delete, pause, prioritise, resume, retry
 from batchwright.server.infrai.listing import METADATA_PREFIX, MOST_BATCHES, list_batches
 from batchwright.server.infrai.results import INCLUDES, results
 from batchwright.server.infrai.submit import submit
@@ -39,6 +40,12 @@ MOMENT: Schema = {"type": "string", "format": "date-time"}
 
 
 REASON = field("reason", {"type": "string", "minLength": 1, "maxLength": 500}, "Shown with the batch.")
+PRIORITY = field(
+    "priority",
+    {"type": "integer", "minimum": -PRIORITY_MAX, "maximum": PRIORITY_MAX},
+    "The higher goes first among the batches of one account; 0 at first.",
+    required=True,
+)
 NEW_CAP = field("max_cost_usd", AMOUNT, "Another cap; one that was reached needs a higher one.")
 
 
@@ -159,6 +166,7 @@ BATCHES: tuple[Capability, ...] = (
             ("cancel", cancel, "Ends a batch: what was not sent yet never is.", (), schemas.STATUS),
             ("pause", pause, "Nothing more is sent until a resume.", (REASON,), schemas.STATUS),
             ("resume", resume, "Clears every pause.", (NEW_CAP,), schemas.STATUS),
+            ("priority", prioritise, "Moves a batch before others of its account.", (PRIORITY,), schemas.STATUS),
             ("delete", delete, "Removes a batch that has ended, with its rows.", (), schemas.DELETED),
         )
     ),

@@ -1,4 +1,4 @@
-"""What can be asked of a batch that is there: cancel, pause, resume, retry, delete.
+"""What can be asked of a batch that is there: cancel, pause, resume, priority, retry, delete.
 
 Each answers with the batch's status as it is afterwards. What the state does not allow is 409 WRONG_STATE, and says
 which state it is.
@@ -20,7 +20,15 @@ from batchwright.server.faults import Fault
 from batchwright.server.infrai.retry_new import retry_as_new
 from batchwright.server.infrai.status_view import view_for
 from batchwright.server.infrai.submit import TIMEOUT_S
-from batchwright.wire.infrai_calls import RetryAs, RetryCall, read_nothing, read_pause, read_resume, read_retry
+from batchwright.wire.infrai_calls import (
+    RetryAs,
+    RetryCall,
+    read_nothing,
+    read_pause,
+    read_priority,
+    read_resume,
+    read_retry,
+)
 from batchwright.wire.infrai_submit import BadSubmit
 
 SMALL_BYTES = 64 * 1024
@@ -51,6 +59,14 @@ async def resume(ask: Ask) -> Response:
     await _refuse_ending(ask, batch_id, "resumed")
     resumed = ask.batches.resume(batch_id, max_cost_picousd=cap)
     return _answer(ask, await _allowed(ask, batch_id, ("resumed", resumed)))
+
+
+async def prioritise(ask: Ask) -> Response:
+    """Before others of the key's account; harmless when asked twice."""
+    batch_id = ask.batch_id()
+    priority = await _read(ask, read_priority)
+    moved = ask.batches.prioritise(batch_id, priority)
+    return _answer(ask, await _allowed(ask, batch_id, ("moved before others", moved)))
 
 
 async def retry(ask: Ask) -> Response:

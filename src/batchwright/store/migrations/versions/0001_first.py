@@ -1,6 +1,6 @@
 """The first schema. What the tables mean stands in `store.schema`; a migration is never changed once it was released.
 
-Revision 0001d, after none.
+Revision 0001e, after none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001d"
+revision = "0001e"
 down_revision = None
 
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -130,7 +130,7 @@ def upgrade() -> None:  # noqa: PLR0915  # a list of tables
         sa.Column("rows", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("segments", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("segments_open", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("turn", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("priority", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("cap_picousd", sa.BigInteger(), server_default=sa.text("-1"), nullable=False),
         sa.Column("cap_soft", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("worst_picousd", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
@@ -156,13 +156,6 @@ def upgrade() -> None:  # noqa: PLR0915  # a list of tables
         ["key_id"],
         unique=False,
         **_only("phase <> 'settled' AND phase <> 'refused' AND phase <> 'dropping' AND key_id <> ''"),
-    )
-    op.create_index(
-        "batch_claimable",
-        "batch",
-        ["turn", "seq"],
-        unique=False,
-        **_only("phase = 'open' AND closing = '' AND paused = 0"),
     )
     op.create_index("batch_closing", "batch", ["seq"], unique=False, **_only("phase = 'open' AND closing <> ''"))
     op.create_index(
@@ -233,8 +226,51 @@ def upgrade() -> None:  # noqa: PLR0915  # a list of tables
         sa.Column("batch_id", TEXT, nullable=False),
         sa.Column("lane_set", TEXT, nullable=False),
         sa.Column("waiting", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("account", TEXT, nullable=False),
+        sa.Column("seq", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("ready", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("behind", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("turn", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("deadline_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("created_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("batch_id", "lane_set", name="pick_key"),
         sa.CheckConstraint("waiting >= 0", name="pick_waiting"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index(
+        "pick_in_turn",
+        "pick",
+        ["account", "lane_set", "behind", "turn", "seq", "created_at_ms"],
+        unique=False,
+        **_only("ready = 1 AND waiting > 0"),
+    )
+    op.create_index(
+        "pick_urgent",
+        "pick",
+        ["lane_set", "deadline_ms"],
+        unique=False,
+        **_only("ready = 1 AND waiting > 0 AND deadline_ms > 0"),
+    )
+    op.create_table(
+        "queue",
+        sa.Column("account", TEXT, nullable=False),
+        sa.Column("lane_set", TEXT, nullable=False),
+        sa.Column("state", sa.BigInteger(), nullable=False),
+        sa.Column("virtual", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("turn", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("account", "lane_set", name="queue_key"),
+        sa.CheckConstraint("state IN (0, 1, 2)", name="queue_state"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("queue_waiting", "queue", ["lane_set", "virtual", "account"], unique=False, **_only("state = 1"))
+    op.create_index("queue_resting", "queue", ["virtual"], unique=False, **_only("state <> 1"))
+    op.create_table(
+        "share",
+        sa.Column("account", TEXT, nullable=False),
+        sa.Column("weight", sa.BigInteger(), server_default=sa.text("100"), nullable=False),
+        sa.Column("in_flight", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("account", name="share_key"),
+        sa.CheckConstraint("weight > 0", name="share_weight"),
         sqlite_with_rowid=False,
     )
     op.create_table(
@@ -258,11 +294,17 @@ def upgrade() -> None:  # noqa: PLR0915  # a list of tables
         sa.Column("lane_set", TEXT, nullable=False),
         sa.Column("all_lanes", TEXT, nullable=False),
         sa.Column("input_bytes", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("account", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("charged", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("weight", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("batch_id", "number", name="segment_key"),
         sa.CheckConstraint("state IN ('waiting', 'parked', 'held', 'settled')", name="segment_state"),
         sa.CheckConstraint("(state = 'settled') = (open = 0)", name="segment_settled"),
     )
     op.create_index("segment_by_holder", "segment", ["holder"], unique=False, **_only("holder <> 0"))
+    op.create_index(
+        "segment_held_in_turn", "segment", ["account"], unique=False, **_only("state = 'held' AND weight > 0")
+    )
     op.create_index("segment_by_row", "segment", ["batch_id", "first_index"], unique=True)
     op.create_index("segment_parked", "segment", ["not_before_ms"], unique=False, **_only("state = 'parked'"))
     op.create_index("segment_unsettled", "segment", ["batch_id", "number"], unique=False, **_only("open > 0"))
