@@ -19,6 +19,7 @@ from batchwright.core.errors import VendorUnavailable, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.gate import GateRule
 from batchwright.core.money import usd_text
+from batchwright.core.quarantine import Quarantine
 from batchwright.engine.batch_context import BatchContext
 from batchwright.engine.open_segment import OpenSegment, SegmentDraft
 from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX
@@ -74,6 +75,16 @@ class Closing:
         self._floor.unready(segment)
         segment.new_records = []
         self._drop_if_empty(segment)
+
+    def quarantined(self, quarantines: tuple[Quarantine, ...]) -> None:
+        """Lanes that a person has closed, in place of those before: rows that are out come back and count, others do
+        not go. Where one was opened again, what waits may go on."""
+        now_s = self._clock.now_s()
+        for desk in self._floor.close_lanes(quarantines):
+            if desk.quarantine is not None:
+                self._sender.changed.update(dict.fromkeys(desk.unreserve()))
+            self._sender.pump(desk, now_s)  # calls that wait there are refused, or go
+        self._worker.look_again()
 
     def nothing_claimable(self) -> None:
         self._look_for_blocked = True
@@ -246,6 +257,8 @@ class Closing:
                 desk.known_pause = False
                 await self._writer.do(partial(self._store.clear_lane, text))
             due = not self._worker.only_batch and now_s >= desk.probe_at_s
+            if desk.quarantine is not None:
+                due, cleared = False, cleared - {text}
             if lane.paused_reason and (due or text in cleared):
                 desk.probe_at_s = now_s + self._worker.settings.lane_probe_s
                 lane.probe()
@@ -261,6 +274,7 @@ class Closing:
                 self._sender.changed.update(dict.fromkeys(desk.unreserve()))
         self._sender.changed.update(dict.fromkeys(self._worker.failover.relieve(now_s)))
         self._worker.heart.waits.look(now_s)
+        self._worker.heart.shares.look(now_s)
         if not blocked:
             return
         for segment in list(self._floor.segments.values()):
@@ -306,8 +320,10 @@ class Closing:
                 if self._worker.only_batch:
                     self._worker.fail(VendorUnavailable("; ".join(dict.fromkeys(lacking))))
             else:
-                reason = self._floor.desks[names[0]].lane.paused_reason
-                self._pause(context, PauseCause.LANE, f"{_lane_name(lanes[0])}: {reason}", names[0])
+                # One that a person closed is named first: it is for a person to open it.
+                desks = [self._floor.desks[name] for name in names]
+                at = next((at for at, desk in enumerate(desks) if desk.quarantine is not None), 0)
+                self._pause(context, PauseCause.LANE, f"{_lane_name(lanes[at])}: {desks[at].blocked}", names[at])
 
 
 def _lane_name(lane: str) -> str:

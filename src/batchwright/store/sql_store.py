@@ -10,9 +10,13 @@ from sqlalchemy import Connection
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind
 from batchwright.core.lane_wait import LaneWait
+from batchwright.core.quarantine import Quarantine
 from batchwright.core.records import UsageKey, UsageSum
+from batchwright.core.shares import LaneUse
 from batchwright.core.worker_id import WorkerId
+from batchwright.core.worker_state import NOTHING_TOLD, WorkerState
 from batchwright.ports.files import FileBatchRow, FilePage, LineError, StoredFile
+from batchwright.ports.fleet import FleetRow, Heard, LanePause, WorkerRow
 from batchwright.ports.keys import ApiKey, KeyCredit
 from batchwright.ports.observer import Backlog
 from batchwright.ports.store import (
@@ -23,14 +27,12 @@ from batchwright.ports.store import (
     CheckpointResult,
     Idempotency,
     IdempotentBatch,
-    LanePause,
     NewBatch,
     NewSegment,
     Reopened,
     SegmentRepricing,
     SegmentView,
     UsageLine,
-    WorkerRow,
 )
 from batchwright.ports.webhooks import AttemptEnd, ClaimedDelivery, Delivery, DeliveryWish, Webhook
 from batchwright.store import (
@@ -112,13 +114,12 @@ class SqlStore:
         now_ms: int,
         *,
         note: str = "",
-        lanes: frozenset[str] = frozenset(),
+        uses: Sequence[LaneUse] = (),
         waits: Sequence[LaneWait] = (),
-    ) -> bool:
-        words = (note, lanes, waits)
-        return self._connections.transact(
-            lambda connection: workers.heartbeat(connection, worker, now_ms=now_ms, words=words)
-        )
+        state: WorkerState = NOTHING_TOLD,
+    ) -> Heard | None:
+        told = workers.Telling(worker=worker, now_ms=now_ms, note=note, uses=uses, waits=waits, state=state)
+        return self._connections.transact(lambda connection: workers.heartbeat(connection, told))
 
     def end_worker(self, worker: WorkerId) -> None:
         self._connections.transact(lambda connection: workers.end(connection, worker))
@@ -128,6 +129,12 @@ class SqlStore:
 
     def live_workers(self) -> list[WorkerRow]:
         return self._connections.look(workers.live)
+
+    def fleet(self) -> FleetRow:
+        return self._connections.look(workers.fleet)
+
+    def drain_worker(self, worker: WorkerId) -> bool:
+        return self._connections.transact(lambda connection: workers.drain(connection, worker))
 
     def checkpoint(self, checkpoint: Checkpoint) -> CheckpointResult:
         return checkpointing.run(self._connections, checkpoint)
@@ -151,6 +158,15 @@ class SqlStore:
 
     def lane_pauses(self) -> list[LanePause]:
         return self._connections.look(pausing.lane_pauses)
+
+    def quarantines(self) -> list[Quarantine]:
+        return self._connections.look(pausing.quarantines)
+
+    def set_quarantine(self, quarantine: Quarantine) -> None:
+        self._connections.transact(lambda connection: pausing.set_quarantine(connection, quarantine))
+
+    def lift_quarantine(self, vendor: str, model: str) -> bool:
+        return self._connections.transact(lambda connection: pausing.lift_quarantine(connection, vendor, model))
 
     def batch_pauses(self, limit: int) -> list[tuple[str, Pause]]:
         with self._connections.read() as connection:
