@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import pytest
@@ -23,7 +23,6 @@ from batchwright.core.shares import (
     grants,
 )
 
-
 LANE = "v||m#1"
 DEMANDS = st.floats(1.0, 10_000.0)
 
@@ -33,7 +32,7 @@ class Sharer:
     """A worker at one lane, as `engine.shares` drives it: lower at once, look and tell in one transaction, then use."""
 
     demand: float
-    told: LaneUse = LaneUse(LANE)
+    told: LaneUse = field(default_factory=lambda: LaneUse(LANE))
     used_ppm: int = 0
     granted_ppm: int = -1
     """Committed, and not in use yet; -1: nothing is."""
@@ -62,9 +61,7 @@ def check(workers: dict[int, Sharer]) -> None:
 
 
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["lower", "tell", "use", "tell", "use", "demand", "leave"]), st.integers(0, 5), DEMANDS
-    ),
+    st.tuples(st.sampled_from(["lower", "tell", "use", "tell", "use", "demand", "leave"]), st.integers(0, 5), DEMANDS),
     max_size=80,
 )
 

@@ -45,6 +45,8 @@ class Closing:
         """Batches seen settled or paused."""
         self._look_for_blocked = False
         self._look_for_cleared = False
+        self._opened: list[tuple[str, str]] = []
+        """Vendors and models that a person has opened again; batches that this worker paused meanwhile are to go on."""
         self._version = 0
         """Of the store, when lane pauses were last read."""
 
@@ -80,6 +82,9 @@ class Closing:
         """Lanes that a person has closed, in place of those before: rows that are out come back and count, others do
         not go. Where one was opened again, what waits may go on."""
         now_s = self._clock.now_s()
+        kept = {(closed.vendor, closed.model) for closed in quarantines}
+        before = ((closed.vendor, closed.model) for closed in self._floor.quarantines)
+        self._opened += [names for names in before if names not in kept]
         for desk in self._floor.close_lanes(quarantines):
             if desk.quarantine is not None:
                 self._sender.changed.update(dict.fromkeys(desk.unreserve()))
@@ -245,6 +250,9 @@ class Closing:
 
     async def _tidy_lanes(self, now_s: float) -> None:
         """Makes lasting pauses known, lets a probe out when it is due, gives back what cannot be sent here."""
+        while self._opened:
+            await self._writer.do(partial(self._store.release_lanes, *self._opened.pop()))
+            self._worker.look_again()
         cleared = await self._cleared_lanes()
         blocked: set[str] = set()
         for text, desk in list(self._floor.desks.items()):  # single calls add desks while this waits for the store

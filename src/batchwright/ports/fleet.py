@@ -112,5 +112,9 @@ class Fleet(Protocol):
         """Closes the vendor's lanes, or those of one model, to every worker; in place of the same that there is."""
 
     def lift_quarantine(self, vendor: str, model: str) -> bool:
-        """Opens them again, as far as no other quarantine closes them, and removes the LANE pauses of batches with open
-        rows for these lanes. False: there was none."""
+        """Opens them again, as far as no other quarantine closes them, and releases what waits for them, as the next.
+        False: there was none."""
+
+    def release_lanes(self, vendor: str, model: str) -> None:
+        """Removes the LANE pauses of batches with open rows for these lanes. By every worker that hears of the opening
+        as well: until then it may have paused one of them anew."""

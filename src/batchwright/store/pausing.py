@@ -116,15 +116,19 @@ def set_quarantine(connection: Connection, fact: Quarantine) -> None:
 def lift_quarantine(connection: Connection, vendor: str, model: str) -> bool:
     if not connection.execute(_LIFT_QUARANTINE, {"of_vendor": vendor, "of_model": model}).rowcount:
         return False
-    lifted = Quarantine(vendor=vendor, model=model, reason="", since_ms=0)
+    release_lanes(connection, vendor, model)
+    dialect.wake_others(connection)
+    return True
+
+
+def release_lanes(connection: Connection, vendor: str, model: str) -> None:
+    opened = Quarantine(vendor=vendor, model=model, reason="", since_ms=0)
 
     def concerns(named: str, texts: list[str]) -> bool:
         lanes = (named.rpartition("#")[0], *texts)
-        return any(lifted.covers(LaneKey.parse(lane)) for lane in lanes if lane)
+        return any(opened.covers(LaneKey.parse(lane)) for lane in lanes if lane)
 
     _release(connection, concerns)
-    dialect.wake_others(connection)
-    return True
 
 
 def quarantines(connection: Connection) -> list[Quarantine]:

@@ -168,6 +168,9 @@ class SqlStore:
     def lift_quarantine(self, vendor: str, model: str) -> bool:
         return self._connections.transact(lambda connection: pausing.lift_quarantine(connection, vendor, model))
 
+    def release_lanes(self, vendor: str, model: str) -> None:
+        self._connections.transact(lambda connection: pausing.release_lanes(connection, vendor, model))
+
     def batch_pauses(self, limit: int) -> list[tuple[str, Pause]]:
         with self._connections.read() as connection:
             return pausing.batch_pauses(connection, limit)
