@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, case, func, select, text
 
 from batchwright.ports.observer import Backlog, Spent
-from batchwright.store import workers
+from batchwright.store import pausing, workers
 from batchwright.store.schema import CLAIMABLE, batch, pick, usage, worker
 
 _BATCHES = (
@@ -36,6 +36,7 @@ def backlog(connection: Connection) -> Backlog:
         waiting_since_ms=int(connection.execute(_WAITING_SINCE).scalar_one()),
         workers=int(connection.execute(_WORKERS).scalar_one()),
         waits=workers.waits(connection),
+        quarantines=tuple(pausing.quarantines(connection)),
         spent=tuple(
             Spent(
                 vendor=row.vendor,
