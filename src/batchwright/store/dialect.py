@@ -71,6 +71,15 @@ def wait_for_turn(connection: Connection, what: str) -> None:
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtextextended(%(what)s, 0))", {"what": what})
 
 
+def take_turn(connection: Connection, what: str) -> bool:
+    """As `wait_for_turn`, without waiting: False, another transaction has it. For what can as well be done next time,
+    so that a process that hangs holds nobody up."""
+    if not _has_other_writers(connection):
+        return True
+    statement = "SELECT pg_try_advisory_xact_lock(hashtextextended(%(what)s, 0))"
+    return bool(connection.exec_driver_sql(statement, {"what": what}).scalar_one())
+
+
 def wake_others(connection: Connection) -> None:
     """Wakes whoever waits for something to do, once this transaction is committed. Only where a batch turns, never with
     each checkpoint: a server lets such commits through one by one. Readers of a SQLite file see every commit."""

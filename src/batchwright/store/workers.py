@@ -136,8 +136,6 @@ def heartbeat(connection: Connection, told: Telling) -> Heard | None:
     who, now_ms, uses = told.worker, told.now_ms, told.uses
     shares_ppm: dict[str, int] = {}
     if any(use.demand for use in uses):
-        # One worker after another: two that raised their shares at once would not see each other.
-        dialect.wait_for_turn(connection, "shares of lanes")
         shares_ppm = _grants(connection, who, now_ms, uses)
         uses = tuple(msgspec.structs.replace(use, share_ppm=shares_ppm.get(use.lane, 0)) for use in uses)
     values = {
@@ -157,11 +155,16 @@ def heartbeat(connection: Connection, told: Telling) -> Heard | None:
 
 
 def _grants(connection: Connection, who: WorkerId, now_ms: int, uses: Sequence[LaneUse]) -> dict[str, int]:
-    """What it may use of the lanes' limits beside the others that were heard of lately."""
+    """What it may use of the lanes' limits beside the others that were heard of lately. One worker after another: two
+    that raised their shares at once would not see each other. Who comes while another is at it keeps what it has, which
+    is in what it told before, and asks again with its next heartbeat."""
+    first = dialect.take_turn(connection, "shares of lanes")
     lately = [row for row in live(connection) if now_ms - row.heartbeat_ms <= SILENT_S * 1000]
     if all(row.worker != who for row in lately):
         # Its shares ran out before anybody could hear of it again; others may have taken them for free.
         uses = [msgspec.structs.replace(use, share_ppm=0) for use in uses]
+    if not first:
+        return {use.lane: use.share_ppm for use in uses if use.demand}
     return grants(uses, (use for row in lately if row.worker != who for use in row.uses))
 
 
