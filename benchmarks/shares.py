@@ -35,8 +35,9 @@ REFUSED = (
 )
 BODY = '{"model":"m","messages":[{"role":"user","content":"%d"}]}'
 LATENCY_S = 0.2
-BEGUN_S = 10.0
-"""Until then workers may still be starting."""
+BEGUN_S = 20.0
+"""Until then workers may still be starting: four processes at once on a busy machine of two cores take some ten
+seconds until the last of them sends."""
 SHARED_AGAIN_S = 10.0
 """So long after a death its part of the limit is to be in use again."""
 
