@@ -16,6 +16,8 @@ from batchwright.ports.observer import WorkerView
 class Scripted:
     """Ends as it is told to by `fate`."""
 
+    drained = False
+
     def __init__(self) -> None:
         self.fate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.limits: list[Mapping[str, Any]] = []
@@ -102,3 +104,18 @@ def test_any_other_failure_goes_up() -> None:
         assert house.let_go == house.made
 
     asyncio.run(lives())
+
+
+async def drained_and_gone() -> House:
+    house = House()
+    await house.made[0].running.wait()
+    house.made[0].drained = True
+    assert house.hosted.drained
+    house.made[0].fate.set_exception(WorkerGone("taken for dead"))
+    await house.hosted.wait()
+    return house
+
+
+def test_one_that_was_drained_is_followed_by_none() -> None:
+    house = asyncio.run(drained_and_gone())
+    assert (len(house.made), house.let_go) == (1, house.made)

@@ -107,7 +107,7 @@ def test_whoever_could_not_look_takes_nobody_elsewhere_for_dead_at_once(tmp_path
     looks.bury_dead(2_000)
     back_ms = 2_001 + LEASE_MS + BLIND_MS
     assert looks.bury_dead(back_ms) == 0
-    store.heartbeat(elsewhere, back_ms + 1, note="", lanes=frozenset(), waits=())
+    store.heartbeat(elsewhere, back_ms + 1)
     held.release()
     assert looks.bury_dead(back_ms + 2) == 1, "a lock that is free proves a death as ever"
     assert looks.bury_dead(back_ms + LEASE_MS) == 1

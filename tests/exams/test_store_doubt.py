@@ -40,7 +40,7 @@ def lose(store: Store, name: str, *rows: int) -> Held:
 
 def test_heartbeats_renew_until_the_worker_is_marked_dead(store: Store) -> None:
     worker = Worker(store, now_ms=1_000)
-    assert store.heartbeat(worker.id, 2_000, note="KEY is not set", lanes=frozenset({"v||m"}))
+    assert store.heartbeat(worker.id, 2_000, note="KEY is not set")
     (row,) = store.live_workers()
     assert (row.worker, row.host, row.pid) == (worker.id, "here", 7)
     assert (row.started_at_ms, row.heartbeat_ms, row.note) == (1_000, 2_000, "KEY is not set")

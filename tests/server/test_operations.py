@@ -185,3 +185,17 @@ def test_the_plain_log_is_a_line_a_request_and_the_quiet_one_none(tmp_path: Path
     with serving(tmp_path / "quiet", project="log = 'quiet'\n") as service:
         service.get("/healthz")
     assert not [line for line in service.said if "/healthz" in line]
+
+
+def test_workers_and_lanes_are_the_operators_alone(service: RunningService) -> None:
+    batch_id = service.submit(chats(3))
+    service.ended(batch_id)
+    (worker,) = service.get("/workers").json()
+    assert worker["state"] == "working"
+    assert isinstance(service.get("/lanes").json(), list)
+    for path in ("/workers", "/lanes"):
+        assert service.client("").get(path).status_code == 401
+        for key in (service.new_key(scopes=frozenset({Scope.READ, Scope.SUBMIT})), service.new_key("acme")):
+            refused = service.client(key).get(path)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FORBIDDEN")
+            assert str(worker["host"]) not in refused.text

@@ -138,7 +138,11 @@ async def serve_until(
         doorkeeper = Doorkeeper(machine.store, machine.clock)
         await stack.enter_async_context(_uses_written(machine, doorkeeper, log.say))
         insight = Insight(
-            read_backlog=machine.store.backlog, view_worker=worker.view, works=request.works, figures=figures
+            read_backlog=machine.store.backlog,
+            read_fleet=machine.store.fleet,
+            view_worker=worker.view,
+            works=request.works,
+            figures=figures,
         )
         files_of = await stack.enter_async_context(open_files(machine, request.ceilings, log.say))
         targets = stack.enter_context(webhook_targets(settings))

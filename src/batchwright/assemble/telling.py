@@ -77,6 +77,7 @@ def _say_changes(before: dict[str, str], now: dict[str, str], say: Callable[[str
 def _standing(machine: Machine) -> dict[str, str]:
     """What stands still, each with why. In the reader's thread."""
     found = {f"Vendor {_lane_text(pause.lane)}": _met(pause.reason) for pause in machine.store.lane_pauses()}
+    found |= {f"All that goes to {closed.name}": "a person closed it" for closed in machine.store.quarantines()}
     reasons: dict[str, list[str]] = {}
     for batch_id, pause in machine.store.batch_pauses(TOLD_MAX):
         reasons.setdefault(batch_id, []).append(_why(pause))

@@ -32,6 +32,8 @@ COMMANDS: dict[str, str] = {
     "usage": "Sum up tokens and cost by day, vendor and model.",
     "work": "Work on all batches of this machine.",
     "ray": "Keep workers on a Ray cluster, with nobody at a terminal.",
+    "workers": "Show who works on the batches, or ask a worker to end.",
+    "lanes": "Show vendors' models and their limits, close and open them.",
     "serve": "Serve this machine's batches over HTTP.",
     "backup": "Copy the state of all batches to a file, while they run.",
     "db": "Look at a database's schema, or bring it up to date.",
@@ -65,7 +67,9 @@ class LazyGroup(click.Group):
         command = getattr(module, f"{name}_command")
         assert isinstance(command, click.Command)
         if name not in WITHOUT_STORE:
-            for one in command.commands.values() if isinstance(command, click.Group) else (command,):
+            inner = command.commands.values() if isinstance(command, click.Group) else ()
+            does_something = not isinstance(command, click.Group) or command.invoke_without_command
+            for one in (*inner, *([command] if does_something else [])):
                 options.with_database_option(one)
         return command
 

@@ -44,7 +44,7 @@ class WaitingLane:
     vendor: str
     model: str
     cause: str
-    """paused, outage, rate_limit, unreached or failing."""
+    """paused, quarantined, outage, rate_limit, unreached or failing."""
     reason: str
     """A sentence for a person."""
     since: datetime | None

@@ -11,6 +11,8 @@ import msgspec
 class WaitCause(StrEnum):
     PAUSED = "paused"
     """For good: until a person acts, or a probe is answered."""
+    QUARANTINED = "quarantined"
+    """A person has closed it for all workers."""
     OUTAGE = "outage"
     """One probe at a time goes out."""
     RATE_LIMIT = "rate_limit"
@@ -28,7 +30,7 @@ class LaneWait(msgspec.Struct, frozen=True, array_like=True):
     """What it is called among workers: a `LaneKey`, `#` and the digest of the place it leads to."""
     cause: WaitCause
     reason: str
-    """What was met, without when; empty for RATE_LIMIT."""
+    """What was met, without when, and of QUARANTINED what the person said; empty for RATE_LIMIT."""
     since_ms: int
     until_ms: int
     """Of PAUSED and OUTAGE the next probe, of RATE_LIMIT the next row, of UNREACHED the end of patience; 0: not known,
@@ -56,6 +58,8 @@ def wait_sentence(cause: WaitCause, reason: str, *, lasted_s: float, next_s: flo
     match cause:
         case WaitCause.PAUSED:
             return f"paused: {reason}"
+        case WaitCause.QUARANTINED:
+            return f"quarantined: {reason}" if reason else "quarantined: closed by a person"
         case WaitCause.OUTAGE:
             probe = "a probe is out" if next_s is None else f"next probe in {rough_duration(next_s)}"
             return f"outage: {reason} for {lasted}, {probe}"

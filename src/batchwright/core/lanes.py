@@ -4,7 +4,8 @@ Three things hold a row back, asked in this order:
 
     trouble   a wait the vendor asked for, an outage, a pause for good (`core.lane_trouble`)
     limit     how many rows may be in flight (`core.adaptive_limit`)
-    pace      requests and tokens a minute (`core.rate`), configured or read from the vendor's headers
+    pace      this worker's share of the requests and tokens a minute (`core.pace`), configured or read from the
+              vendor's headers
 
 A healthy lane's `admit` and `ended` cost well under a microsecond together: they run for every row.
 
@@ -23,14 +24,12 @@ import msgspec
 from batchwright.core.adaptive_limit import AdaptiveLimit
 from batchwright.core.failures import KINDS, FailureKind, LaneSignal
 from batchwright.core.lane_trouble import ASK_AGAIN_S, NEVER, RETURN_S, LaneTrouble, Trouble
-from batchwright.core.rate import MINUTE_S, Gcra, Limits
+from batchwright.core.pace import Pace
+from batchwright.core.rate import Limits
 from batchwright.core.retry import SPREAD_MIN_S
 
 NOTHING_LEFT_S = 1.0
 """How long the lane waits when the headers say that nothing remains and not until when."""
-
-PLENTY_SHARE = 0.75
-"""Of a stated limit; with more than this remaining it does not bind."""
 
 SCATTERED_RUN = 2
 """So many signs of an outage one after another are still scatter."""
@@ -86,15 +85,7 @@ class Lane:
             patience_s=settings.patience_s, unreachable_patience_s=settings.unreachable_patience_s
         )
         self._adaptive = AdaptiveLimit(start=settings.start, ceiling=settings.ceiling)
-        self._configured = (settings.requests_per_minute, settings.tokens_per_minute)
-        self._stated = (0.0, 0.0)
-        self._requests: Gcra | None = None
-        self._tokens: Gcra | None = None
-        self._paced = False
-        self._pace_until_s = NEVER
-        self._pace_limit = ""
-        """Until when the pace held the last row back, and which limit it was."""
-        self._apply_rates(now_s)
+        self._pace = Pace((settings.requests_per_minute, settings.tokens_per_minute), now_s)
 
     @property
     def limit(self) -> int:
@@ -133,7 +124,7 @@ class Lane:
 
     def paced(self, now_s: float) -> bool:
         """Whether its requests or tokens a minute held a row back, and still do."""
-        return self._pace_until_s > now_s
+        return self._pace.holds_back(now_s)
 
     @property
     def scatters(self) -> bool:
@@ -161,10 +152,10 @@ class Lane:
         elif self.in_flight >= self._adaptive.limit:
             self._adaptive.used_up = True
             return math.inf
-        if self._paced:
-            wait_s = self._pace_s(now_s, tokens)
+        if self._pace.binds:
+            wait_s = self._pace.take_s(now_s, tokens)
             if wait_s > 0.0:
-                return wait_s
+                return wait_s if wait_s < ASK_AGAIN_S else ASK_AGAIN_S
         self.in_flight += 1
         if trouble.active:
             trouble.set_out(now_s, self._adaptive.limit, rest=not self._adaptive.holding)
@@ -194,13 +185,13 @@ class Lane:
     def withdraw(self, tokens: int) -> None:
         """An admitted row was not sent, or was aborted: nothing is learned, and its place and pace are free again."""
         self.in_flight -= 1
-        self._give_back(1, tokens)
+        self._pace.give_back(1, tokens)
         self._trouble.withdrawn()
 
     @property
     def counts_tokens(self) -> bool:
         """Whether it matters here how many tokens a row used."""
-        return self._tokens is not None
+        return self._pace.counts_tokens
 
     def succeeded(self, now_s: float, sent_s: float) -> None:
         """As `ended`, for an answer that says nothing but that it is one: nearly all of them."""
@@ -221,8 +212,8 @@ class Lane:
             self._succeeded(now_s, in_flight, sent_s)
         else:
             self._failed(now_s, end, sent_s, chance)
-        if self._tokens is not None and end.tokens_used >= 0:
-            self._tokens.give_back(end.tokens_reserved - end.tokens_used)
+        if end.tokens_used >= 0 and self._pace.counts_tokens:
+            self._pace.give_back(0, end.tokens_reserved - end.tokens_used)
         if end.limits is not None:
             self._learn(now_s, end, sent_s)
 
@@ -252,9 +243,29 @@ class Lane:
         self._adaptive.set_ceiling(ceiling)
 
     def set_rates(self, now_s: float, *, requests_per_minute: float, tokens_per_minute: float) -> None:
-        """Other configured rates (this worker's part of the user's); 0: none, what the headers say counts."""
-        self._configured = (requests_per_minute, tokens_per_minute)
-        self._apply_rates(now_s)
+        """Other configured rates, of all workers together; 0: none, what the headers say counts."""
+        self._pace.configure(now_s, requests_per_minute=requests_per_minute, tokens_per_minute=tokens_per_minute)
+
+    @property
+    def limits_per_minute(self) -> tuple[float, float]:
+        """As `Pace.per_minute`."""
+        return self._pace.per_minute
+
+    @property
+    def share_ppm(self) -> int:
+        """This worker's share of these limits."""
+        return self._pace.share_ppm
+
+    def has_share(self, now_s: float) -> bool:
+        return self._pace.has_share(now_s)
+
+    def lower_share(self, now_s: float, share_ppm: int) -> None:
+        """As `Pace.lower_share`."""
+        self._pace.lower_share(now_s, share_ppm)
+
+    def set_share(self, now_s: float, share_ppm: int, *, until_s: float = math.inf) -> None:
+        """As `Pace.set_share`: without a share nothing is sent while a limit binds."""
+        self._pace.set_share(now_s, share_ppm, until_s)
 
     def trouble(self, now_s: float) -> Trouble | None:
         """What holds its rows back, for others to be told; None: at most the limit or the pace, as they should."""
@@ -266,7 +277,7 @@ class Lane:
             sentence = self._trouble.sentence(now_s, self.in_flight)
             if sentence:
                 return sentence
-        return f"rate limit: {self._pace_limit}" if self._pace_until_s > now_s else ""
+        return self._pace.sentence(now_s)
 
     # ------------------------------------------------------------------------------------------------------ failures
 
@@ -306,7 +317,7 @@ class Lane:
             self._adaptive.answered(now_s, self.in_flight + 1, sent_s, success=False)
         if kind is FailureKind.UNREACHABLE:
             # Nothing left this machine. A 429 is no such case: many vendors count the requests they refuse.
-            self._give_back(1, end.tokens_reserved)
+            self._pace.give_back(1, end.tokens_reserved)
 
     def _congested(self, now_s: float, end: LaneEnd, sent_s: float, chance: float) -> None:
         adaptive = self._adaptive
@@ -323,88 +334,13 @@ class Lane:
 
     # ------------------------------------------------------------------------------------------------------ the pace
 
-    def _pace_s(self, now_s: float, tokens: int) -> float:
-        """0.0: both limits have room, and it is taken. Else the longer wait of the two, and nothing is taken."""
-        requests_rate = self._requests
-        tokens_rate = self._tokens
-        requests_s = requests_rate.wait_s(now_s, 1) if requests_rate is not None else 0.0
-        tokens_s = tokens_rate.wait_s(now_s, tokens) if tokens_rate is not None else 0.0
-        wait_s = tokens_s if tokens_s > requests_s else requests_s
-        if wait_s > 0.0:
-            self._pace_until_s = now_s + wait_s
-            self._pace_limit = self._pace_text(by_tokens=tokens_s > requests_s)
-            return wait_s if wait_s < ASK_AGAIN_S else ASK_AGAIN_S
-        if requests_rate is not None:
-            requests_rate.take(now_s, 1)
-        if tokens_rate is not None:
-            tokens_rate.take(now_s, tokens)
-        return 0.0
-
-    def _pace_text(self, *, by_tokens: bool) -> str:
-        rate = self._tokens if by_tokens else self._requests
-        assert rate is not None
-        source = "configured" if self._configured[by_tokens] else "as the vendor says"
-        return f"{rate.per_minute:,.0f} {'tokens' if by_tokens else 'requests'} a minute, {source}"
-
-    def _give_back(self, requests: int, tokens: int) -> None:
-        if self._requests is not None:
-            self._requests.give_back(requests)
-        if self._tokens is not None:
-            self._tokens.give_back(tokens)
-
     def _learn(self, now_s: float, end: LaneEnd, sent_s: float) -> None:
         limits = end.limits
         assert limits is not None
-        requests = _binding(limits.requests_per_minute, limits.remaining_requests, limits.reset_requests_s)
-        tokens = _binding(limits.tokens_per_minute, limits.remaining_tokens, limits.reset_tokens_s)
-        stated = (
-            self._stated[0] if requests is None else requests,
-            self._stated[1] if tokens is None else tokens,
-        )
-        if stated != self._stated:
-            if self._stated == (0.0, 0.0):
-                # What was refused before the pace was known says nothing of how many may be in flight.
-                self._adaptive.resume_slow_start(now_s)
-            self._stated = stated
-            self._apply_rates(now_s)
+        if self._pace.learn(now_s, limits):
+            # What was refused before the pace was known says nothing of how many may be in flight.
+            self._adaptive.resume_slow_start(now_s)
         if limits.remaining_requests == 0.0 or limits.remaining_tokens == 0.0:
             # A remainder is that of the moment the vendor took the row in, not of the end of a long answer.
             until_s = sent_s + limits.reset_s if limits.reset_s > 0.0 else now_s + (end.wait_s or NOTHING_LEFT_S)
             self._trouble.wait_until(now_s, until_s, returning=0)
-
-    def _apply_rates(self, now_s: float) -> None:
-        """Configured limits win over stated ones."""
-        requests, tokens = (
-            configured or stated for configured, stated in zip(self._configured, self._stated, strict=True)
-        )
-        self._requests = _rate(self._requests, requests, now_s)
-        self._tokens = _rate(self._tokens, tokens, now_s)
-        self._paced = self._requests is not None or self._tokens is not None
-
-
-def _binding(per_minute: float, remaining: float, reset_s: float) -> float | None:
-    """The pace that a stated limit asks for; 0.0: it does not bind now, None: the headers say nothing of it.
-
-    While most of it remains it is left alone: a limit that is stated and not enforced would else be obeyed for ever.
-    Below that, what remains is spread until the reset, which for a vendor that counts by fixed windows is less than
-    the limit and for one that refills steadily never is.
-    """
-    if per_minute <= 0.0:
-        return None
-    if remaining < 0.0:
-        return per_minute
-    if remaining >= PLENTY_SHARE * per_minute:
-        return 0.0
-    if reset_s <= 0.0:
-        return per_minute
-    return min(per_minute, max(1.0, remaining) * MINUTE_S / reset_s)
-
-
-def _rate(rate: Gcra | None, per_minute: float, now_s: float) -> Gcra | None:
-    if per_minute <= 0.0:
-        return None
-    if rate is None:
-        return Gcra(per_minute, now_s)
-    if rate.per_minute != per_minute:
-        rate.change_rate(per_minute, now_s)
-    return rate

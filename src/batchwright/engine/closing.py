@@ -19,6 +19,7 @@ from batchwright.core.errors import VendorUnavailable, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.gate import GateRule
 from batchwright.core.money import usd_text
+from batchwright.core.quarantine import Quarantine
 from batchwright.engine.batch_context import BatchContext
 from batchwright.engine.open_segment import OpenSegment, SegmentDraft
 from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX
@@ -44,6 +45,8 @@ class Closing:
         """Batches seen settled or paused."""
         self._look_for_blocked = False
         self._look_for_cleared = False
+        self._opened: list[tuple[str, str]] = []
+        """Vendors and models that a person has opened again; batches that this worker paused meanwhile are to go on."""
         self._version = 0
         """Of the store, when lane pauses were last read."""
 
@@ -74,6 +77,19 @@ class Closing:
         self._floor.unready(segment)
         segment.new_records = []
         self._drop_if_empty(segment)
+
+    def quarantined(self, quarantines: tuple[Quarantine, ...]) -> None:
+        """Lanes that a person has closed, in place of those before: rows that are out come back and count, others do
+        not go. Where one was opened again, what waits may go on."""
+        now_s = self._clock.now_s()
+        kept = {(closed.vendor, closed.model) for closed in quarantines}
+        before = ((closed.vendor, closed.model) for closed in self._floor.quarantines)
+        self._opened += [names for names in before if names not in kept]
+        for desk in self._floor.close_lanes(quarantines):
+            if desk.quarantine is not None:
+                self._sender.changed.update(dict.fromkeys(desk.unreserve()))
+            self._sender.pump(desk, now_s)  # calls that wait there are refused, or go
+        self._worker.look_again()
 
     def nothing_claimable(self) -> None:
         self._look_for_blocked = True
@@ -234,6 +250,9 @@ class Closing:
 
     async def _tidy_lanes(self, now_s: float) -> None:
         """Makes lasting pauses known, lets a probe out when it is due, gives back what cannot be sent here."""
+        while self._opened:
+            await self._writer.do(partial(self._store.release_lanes, *self._opened.pop()))
+            self._worker.look_again()
         cleared = await self._cleared_lanes()
         blocked: set[str] = set()
         for text, desk in list(self._floor.desks.items()):  # single calls add desks while this waits for the store
@@ -246,6 +265,8 @@ class Closing:
                 desk.known_pause = False
                 await self._writer.do(partial(self._store.clear_lane, text))
             due = not self._worker.only_batch and now_s >= desk.probe_at_s
+            if desk.quarantine is not None:
+                due, cleared = False, cleared - {text}
             if lane.paused_reason and (due or text in cleared):
                 desk.probe_at_s = now_s + self._worker.settings.lane_probe_s
                 lane.probe()
@@ -261,6 +282,7 @@ class Closing:
                 self._sender.changed.update(dict.fromkeys(desk.unreserve()))
         self._sender.changed.update(dict.fromkeys(self._worker.failover.relieve(now_s)))
         self._worker.heart.waits.look(now_s)
+        self._worker.heart.shares.look(now_s)
         if not blocked:
             return
         for segment in list(self._floor.segments.values()):
@@ -306,8 +328,10 @@ class Closing:
                 if self._worker.only_batch:
                     self._worker.fail(VendorUnavailable("; ".join(dict.fromkeys(lacking))))
             else:
-                reason = self._floor.desks[names[0]].lane.paused_reason
-                self._pause(context, PauseCause.LANE, f"{_lane_name(lanes[0])}: {reason}", names[0])
+                # One that a person closed is named first: it is for a person to open it.
+                desks = [self._floor.desks[name] for name in names]
+                at = next((at for at, desk in enumerate(desks) if desk.quarantine is not None), 0)
+                self._pause(context, PauseCause.LANE, f"{_lane_name(lanes[at])}: {desks[at].blocked}", names[at])
 
 
 def _lane_name(lane: str) -> str:

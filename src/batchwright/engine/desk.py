@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 from batchwright.core.batch_spec import Destination, LaneKey, VendorProtocol
 from batchwright.core.lanes import Lane
 from batchwright.core.pricing import Price
+from batchwright.core.quarantine import Quarantine
 from batchwright.core.records import UsageKey
+from batchwright.core.shares import Demand
 from batchwright.engine.open_segment import LaneQueue, OpenSegment
 from batchwright.engine.worker_settings import RESERVE_MIN, LaneLimits
 from batchwright.ports.vendor import Vendor
@@ -75,10 +77,12 @@ class LaneDesk:
     """See the module's docstring."""
 
     __slots__ = (
+        "aim_ppm",
         "answered",
         "answered_by",
         "called_s",
         "callers",
+        "demand",
         "destination",
         "key",
         "known_pause",
@@ -94,13 +98,14 @@ class LaneDesk:
         "probe_at_s",
         "probe_mark",
         "probing",
+        "quarantine",
         "reserve_target",
         "sent_since_checkpoint",
         "sequence",
-        "sharers",
         "successes",
         "timer",
         "timer_at_s",
+        "told_demand",
         "vendor",
         "waiting",
     )
@@ -112,7 +117,7 @@ class LaneDesk:
         self.name = name
         """What the lane is called among workers (`Floor.name_of`)."""
         self.limits = limits
-        """As they were set, undivided; another batch on the same lane finds those of the first."""
+        """As they were set, for all workers together; another batch on the same lane finds those of the first."""
         self.destination = destination
         self.answered_by = SIMULATED if destination.protocol is VendorProtocol.SIMULATED else key.vendor
         """The vendor as answers and bills name it: what is made up never stands under a real vendor's name."""
@@ -122,6 +127,8 @@ class LaneDesk:
         self.opening = False
         self.missing_key = ""
         """The name of the key's variable that this process lacks; empty: none."""
+        self.quarantine: Quarantine | None = None
+        """A person has closed the lane for all workers."""
         self.known_pause = False
         """The lane's lasting pause stands in the store already."""
         self.probe_at_s = 0.0
@@ -137,8 +144,12 @@ class LaneDesk:
         self.waiting: list[tuple[float, int, LaneQueue, int]] = []
         """Heap of rows that wait for their next attempt: (loop seconds, sequence, queue, row)."""
         self.sequence = 0
-        self.sharers = 1
-        """Live workers that the limits are divided by."""
+        self.demand = Demand()
+        """For the lane's limit, which workers share (`engine.shares`)."""
+        self.told_demand = 0.0
+        """As it was told last."""
+        self.aim_ppm = 0
+        """The share of the limit that this worker should have by what was told then."""
         self.sent_since_checkpoint = 0
         self.reserve_target = RESERVE_MIN
         """How many rows were to be ready ahead at the last checkpoint."""
@@ -154,6 +165,8 @@ class LaneDesk:
     @property
     def blocked(self) -> str:
         """Why nothing can be sent here until a person acts; empty: it can, if only the one row of a probe."""
+        if self.quarantine is not None:
+            return self.quarantine.sentence
         return self.missing_key or ("" if self.probing else self.lane.paused_reason)
 
     @property
@@ -163,6 +176,7 @@ class LaneDesk:
             self.answered
             or self.lane.in_flight
             or self.lane.paused_reason
+            or self.quarantine
             or self.callers
             or self.waiting
             or any(line.unsent() for line in self.lines)

@@ -9,6 +9,7 @@ from batchwright.core.batch_spec import Destination, LaneKey, place_digest
 from batchwright.core.gate import GATE_ROWS, Gate, GateRule
 from batchwright.core.lanes import Lane, LaneSettings
 from batchwright.core.pricing import Price
+from batchwright.core.quarantine import Quarantine, covering
 from batchwright.core.routes import LOCAL
 from batchwright.engine.batch_context import BatchContext
 from batchwright.engine.desk import LaneDesk
@@ -35,6 +36,8 @@ class Floor:
         self.lane_pauses: dict[str, LanePause] = {}
         """Lanes that another worker, or an earlier one, found paused for good."""
         self.honours_pauses = False
+        self.quarantines: tuple[Quarantine, ...] = ()
+        """Lanes that a person has closed."""
 
     def enter(self, batch: BatchRow) -> BatchContext:
         """Remembers a batch that was claimed from for the first time (or again after it was left)."""
@@ -121,9 +124,23 @@ class Floor:
                 limits=limits,
                 price=self._find_price(destination, key.model),
             )
+            if limits.rpm or limits.tpm:
+                desk.lane.set_share(now_s, 0)  # until the others have been told
+            desk.quarantine = covering(self.quarantines, key)
             self.desks[name] = desk
             self._honour_pause(desk, now_s)
         return desk
+
+    def close_lanes(self, quarantines: tuple[Quarantine, ...]) -> list[LaneDesk]:
+        """These lanes are closed by a person, and no others. Returns the desks for which that is another word."""
+        self.quarantines = quarantines
+        changed = []
+        for desk in self.desks.values():
+            found = covering(quarantines, desk.key)
+            if found != desk.quarantine:
+                desk.quarantine = found
+                changed.append(desk)
+        return changed
 
     def drop_idle_desks(self) -> None:
         """Lets go of lanes with nothing to do or to remember; what was learned of their limits is learned anew."""
@@ -170,8 +187,9 @@ class Floor:
             )
             desk.limits = limits
             desk.lane.set_ceiling(limits.concurrency or settings.concurrency)
-            rates = (limits.rpm / desk.sharers, limits.tpm / desk.sharers)
-            desk.lane.set_rates(now_s, requests_per_minute=rates[0], tokens_per_minute=rates[1])
+            if not any(desk.lane.limits_per_minute) and (limits.rpm or limits.tpm):
+                desk.lane.set_share(now_s, 0)  # until the others have been told
+            desk.lane.set_rates(now_s, requests_per_minute=limits.rpm, tokens_per_minute=limits.tpm)
 
     def find_suspect(self, now_s: float) -> tuple[LaneQueue, int] | None:
         """The first row that is to be out alone and could go now, and its queue."""

@@ -2,8 +2,9 @@
 
 A worker that was marked dead stops at once. One that cannot renew for half a lease sends nothing more until it can: a
 takeover waits for the whole lease, so that two workers never send the same rows. The same row tells the others which
-lanes it sends to, and with it a limit that a person set is divided by the live workers of a lane; and what holds lanes
-back (`engine.waits`), for whoever looks on at a batch.
+lanes it sends to, and with it the limits of a lane are shared (`engine.shares`); what holds lanes back
+(`engine.waits`); and how the worker is, for whoever looks on. With its answer comes what people ask of all workers:
+lanes that are closed, and that this one is to end.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from batchwright.core.errors import BatchwrightError, WorkerGone
+from batchwright.core.worker_state import WorkerState
+from batchwright.engine.shares import Shares
 from batchwright.engine.waits import Waits
+from batchwright.ports.fleet import Heard, WorkerRow
 
 if TYPE_CHECKING:
-    from batchwright.engine.desk import LaneDesk
     from batchwright.engine.worker import Worker
 
-CALLED_LATELY_S = 120.0
-"""A lane that had a single call so lately counts as one that this worker sends to: calls come now and then."""
+RATE_OVER_S = 5.0
+"""A worker's rate is that of the last seconds, so many at least."""
 
 
 class Heart:
@@ -30,6 +33,10 @@ class Heart:
         self._writer = worker.parts.writer
         self._early = asyncio.Event()
         self.waits = Waits(worker)
+        self.shares = Shares(worker)
+        self._counted = (0.0, 0)
+        """When answers were counted last (loop seconds), and how many there had been."""
+        self._rows_per_minute = 0.0
 
     async def begin(self, *, host: str, pid: int) -> None:
         """Registers the worker: from here on it has a lease."""
@@ -39,13 +46,15 @@ class Heart:
             lambda: self._store.register_worker(identity, host=host, pid=pid, now_ms=self._clock.now_ms())
         )
         self._confirm(asked_s)
+        self._counted = (asked_s, self._worker.sender.answered)
         pauses = await self._writer.do(self._store.lane_pauses)
         self._worker.floor.lane_pauses = {pause.lane: pause for pause in pauses}
+        self._worker.floor.quarantines = tuple(await self._writer.do(self._store.quarantines))
         # A person who gives a batch's own command again wants it tried, whatever was found before.
         self._worker.floor.honours_pauses = not self._worker.only_batch
 
     def beat_early(self) -> None:
-        """A lane with a limit was opened, or one waits for something else than before: the others should know soon."""
+        """Others should know soon: a lane with a limit is sent to, or one waits for something else than before."""
         self._early.set()
 
     async def run(self) -> None:
@@ -60,54 +69,63 @@ class Heart:
             self._early.clear()
             asked_s = self._clock.now_s()
             try:
-                alive = await self._beat()
+                heard = await self._beat()
             except BatchwrightError as error:
                 self._worker.parts.report(f"heartbeat failed: {error}")
                 # Sooner than else: where a database comes back, whoever is late is taken for dead.
                 patience_s = self._worker.settings.heartbeat_s / 5
                 continue
-            patience_s = self._worker.settings.heartbeat_s
-            if not alive:
+            if heard is None:
                 self._worker.fail(
                     WorkerGone("this worker was taken for dead and replaced; another goes on with its rows")
                 )
                 return
             self._confirm(asked_s)
+            self.shares.granted(heard.shares_ppm, asked_s)
+            patience_s = min(self._worker.settings.heartbeat_s, self.shares.beat_within_s)
+            self._obey(heard)
             self._worker.wake()
 
-    async def _beat(self) -> bool:
+    async def _beat(self) -> Heard | None:
         worker = self._worker
-        note, waits = worker.opening.note, self.waits.take()
-        called_since_s = self._clock.now_s() - CALLED_LATELY_S
-        lanes = frozenset(
-            text for text, desk in worker.floor.desks.items() if desk.lines or desk.called_s > called_since_s
+        others: list[WorkerRow] = []
+        if self.shares.limited:
+            others = await self._writer.do(self._store.live_workers)
+        now_s = self._clock.now_s()
+        for desk in worker.floor.desks.values():
+            desk.lane.tick(now_s)
+        uses = self.shares.prepare(now_s, (row for row in others if row.worker != worker.identity))
+        note, waits, state = worker.opening.note, self.waits.take(), self._state(now_s)
+        return await self._writer.do(
+            lambda: self._store.heartbeat(
+                worker.identity, self._clock.now_ms(), note=note, uses=uses, waits=waits, state=state
+            )
         )
 
-        def beat() -> tuple[bool, dict[str, int]]:
-            now_ms = self._clock.now_ms()
-            alive = self._store.heartbeat(worker.identity, now_ms, note=note, lanes=lanes, waits=waits)
-            return alive, self._sharers(lanes)
+    def _obey(self, heard: Heard) -> None:
+        """What people ask of the workers."""
+        worker = self._worker
+        if heard.quarantines != worker.floor.quarantines:
+            worker.closing.quarantined(heard.quarantines)
+        if heard.draining and not worker.only_batch:
+            worker.drain()
 
-        alive, sharers = await self._writer.do(beat)
-        now_s = self._clock.now_s()
-        for text, desk in worker.floor.desks.items():
-            desk.lane.tick(now_s)
-            divide(desk, sharers.get(text, 1), now_s)
-        return alive
-
-    def _sharers(self, lanes: frozenset[str]) -> dict[str, int]:
-        """How many live workers, this one among them, send to each of these lanes."""
-        others = [row for row in self._store.live_workers() if row.worker != self._worker.identity]
-        return {lane: 1 + sum(lane in row.lanes for row in others) for lane in lanes}
+    def _state(self, now_s: float) -> WorkerState:
+        worker = self._worker
+        counted_s, answered = self._counted
+        if now_s - counted_s >= RATE_OVER_S:
+            self._rows_per_minute = (worker.sender.answered - answered) * 60.0 / (now_s - counted_s)
+            self._counted = (now_s, worker.sender.answered)
+        return WorkerState(
+            in_flight=worker.sender.in_flight,
+            rows_per_minute=round(self._rows_per_minute, 1),
+            checkpoint_ms=worker.landing.landed_ms,
+            checkpoint_duration_s=round(worker.landing.lasted_s, 4),
+            only_batch=worker.only_batch,
+            claims=worker.claims,
+            stopping=worker.stopping,
+        )
 
     def _confirm(self, asked_s: float) -> None:
         """The lease was renewed, not before that moment. Half of it may be used: a takeover waits for the whole."""
         self._worker.sender.send_until_s = asked_s + self._worker.settings.lease_s / 2
-
-
-def divide(desk: LaneDesk, sharers: int, now_s: float) -> None:
-    """A worker's part of the limits that a person set for the lane; what a vendor states is for each as it stands."""
-    limits = desk.limits
-    if (limits.rpm or limits.tpm) and sharers != desk.sharers:
-        desk.sharers = sharers
-        desk.lane.set_rates(now_s, requests_per_minute=limits.rpm / sharers, tokens_per_minute=limits.tpm / sharers)

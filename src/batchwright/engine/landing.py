@@ -23,6 +23,10 @@ class Landing:
         self._clock = worker.parts.clock
         self.number = 0
         """Of the last checkpoint that landed."""
+        self.landed_ms = 0
+        """When that was, by the calendar; 0: none has landed."""
+        self.lasted_s = 0.0
+        """How long its commit took."""
         self.next_s = 0.0
         """When the next one is due, unless it is urgent."""
         self._away_since_s: float | None = None
@@ -62,7 +66,8 @@ class Landing:
                 self._away_since_s = None
                 self._parts.report("the database is there again; the worker goes on")
             self.number = proposal.number
-            lasted_s = self._clock.now_s() - started_s
+            self.lasted_s = lasted_s = self._clock.now_s() - started_s
+            self.landed_ms = self._clock.now_ms()
             self._parts.figures.checkpoints.add(lasted_s)
             self._trace(proposal, landed, lasted_s)
             self.next_s = started_s + max(self._worker.settings.checkpoint_s, 3 * lasted_s)

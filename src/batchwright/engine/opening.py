@@ -66,10 +66,9 @@ class Opening:
             bound = desk.vendor.max_in_flight
             if bound:
                 desk.lane.set_ceiling(min(bound, desk.limits.concurrency or worker.settings.concurrency))
-            if desk.limits.rpm or desk.limits.tpm:
-                worker.heart.beat_early()
         finally:
             desk.opening = False
+            worker.heart.shares.look(worker.parts.clock.now_s())
             worker.wake_now()
             if desk.callers:
                 worker.sender.pump(desk, worker.parts.clock.now_s())

@@ -83,7 +83,7 @@ class Sender:
         if desk.callers and not self._serve(desk, now_s):
             return
         vendor = desk.vendor
-        if vendor is None or not self.sending or now_s >= self.send_until_s:
+        if vendor is None or not self.sending or now_s >= self.send_until_s or desk.quarantine is not None:
             return
         lane = desk.lane
         room_bytes = self._settings.answer_bytes_max - self.answer_bytes - self.landing_bytes - self.held_bytes
@@ -140,7 +140,8 @@ class Sender:
         while callers:
             if desk.vendor is None and not desk.blocked:
                 return False  # it is being opened
-            wait_s = lane.admit(now_s, callers[0].tokens) if desk.vendor is not None else math.inf
+            opened = desk.vendor is not None and desk.quarantine is None
+            wait_s = lane.admit(now_s, callers[0].tokens) if opened else math.inf
             if desk.vendor is not None and wait_s <= 0:
                 callers.popleft().go(desk.vendor, now_s)
             elif desk.blocked or lane.paused_reason or lane.in_outage:

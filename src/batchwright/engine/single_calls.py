@@ -179,6 +179,8 @@ class SingleCalls:
         if desk.missing_key:
             what = f"The key of {name} is not set where calls are sent from: {desk.missing_key}."
             return CallRefused(what, code="vendor_auth", http_status=503)
+        if desk.quarantine is not None:
+            return CallRefused(f"{name}: {desk.quarantine.sentence}.", code="vendor_paused", http_status=503)
         if desk.lane.paused_reason:
             first = desk.lane.paused_reason.split(" ", 1)[0]
             code = f"vendor_{first if first in _KINDS else 'paused'}"
@@ -258,7 +260,7 @@ class SingleCalls:
             said = f"{len(desk.callers):,} calls wait for {desk.key.vendor} already; more would wait in vain."
             raise CallRefused(said, code="rate_limit_exceeded", http_status=429, retry_after_s=1.0)
         now_s = self._clock.now_s()
-        if (desk.limits.rpm or desk.limits.tpm) and now_s - desk.called_s > CALLED_ANEW_S:
+        if not desk.lane.has_share(now_s):
             worker.heart.beat_early()
         desk.called_s = now_s
         self._calls.add(call)
@@ -280,8 +282,6 @@ class SingleCalls:
         self._worker.wake()
 
 
-CALLED_ANEW_S = 60.0
-"""After so long without a call other workers are told early that this one shares the lane's limits."""
 _KINDS = frozenset(kind.value for kind in FailureKind)
 
 

@@ -51,10 +51,17 @@ class Waits:
         """Of lanes that somebody wants to send to, or that are paused whoever does."""
         found = []
         for desk in self._worker.floor.desks.values():
-            trouble = desk.lane.trouble(now_s)
-            if trouble is not None and (desk.lines or desk.callers or desk.lane.paused_reason):
+            trouble = self._trouble_of(desk, now_s)
+            if trouble is not None and (desk.lines or desk.callers or desk.lane.paused_reason or desk.quarantine):
                 found.append((desk, _with_end(desk, trouble, now_s)))
         return found
+
+    def _trouble_of(self, desk: LaneDesk, now_s: float) -> Trouble | None:
+        closed = desk.quarantine
+        if closed is None:
+            return desk.lane.trouble(now_s)
+        since_s = now_s - max(0, self._clock.now_ms() - closed.since_ms) / 1000
+        return Trouble(WaitCause.QUARANTINED, closed.reason, since_s, math.inf)
 
     def _wait_of(self, desk: LaneDesk, trouble: Trouble, epoch_ms: float) -> LaneWait:
         """`epoch_ms`: what the calendar said at second 0 of the loop's clock."""

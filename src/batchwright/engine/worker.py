@@ -71,6 +71,8 @@ class WorkerParts:
 
 def _waiting_text(desk: LaneDesk, now_s: float) -> str:
     """What holds up rows of a lane: what it knows itself, then what its vendor does."""
+    if desk.quarantine is not None:
+        return desk.quarantine.sentence
     if desk.opening:
         return desk.lane.paused_reason or "starting"
     return desk.lane.paused_reason or desk.lane.waiting(now_s) or (desk.vendor.waiting if desk.vendor else "")
@@ -117,7 +119,7 @@ class Worker:
         )
         self.calls: SingleCalls | None = None
         """Single calls that go over this worker's desks; set by themselves."""
-        self._claims = claims
+        self.claims = claims
         self.ended = False
         self.closing = Closing(self)
         self.heart = Heart(self)
@@ -134,6 +136,8 @@ class Worker:
         self._idle_looks = 0
         self._failure: BaseException | None = None
         self.stopping = False
+        self.drained = False
+        """It ends, or has ended, because it was asked to from elsewhere."""
         self.stop_until_s = 0.0
 
     # ------------------------------------------------------------------------------------------------- from outside
@@ -146,6 +150,12 @@ class Worker:
         self.stopping = True
         self.sender.sending = False
         self.wake_now()
+
+    def drain(self) -> None:
+        """Somebody asked for its end from elsewhere: it sends nothing more, lets what is out come back, and ends."""
+        if not self.stopping:
+            self.drained = True
+            self.stop(grace=True)
 
     def fail(self, failure: Exception) -> None:
         """Ends the worker with this, at its next turn."""
@@ -179,6 +189,7 @@ class Worker:
         now_s = self._clock.now_s()
         self.settings = replace(self.settings, vendor_limits=vendor_limits)
         self.floor.reload(self.settings, now_s)
+        self.heart.beat_early()  # limits are shared
         for desk in self.floor.desks.values():
             desk.probe_at_s = now_s  # what it pauses for may be mended
         self.opening.open_anew()
@@ -272,12 +283,12 @@ class Worker:
 
     def _patience_s(self) -> float:
         now_s = self._clock.now_s()
-        patience_s = self.settings.idle_poll_s if self.floor.segments or not self._claims else self.settings.wake_poll_s
+        patience_s = self.settings.idle_poll_s if self.floor.segments or not self.claims else self.settings.wake_poll_s
         return max(0.001, min(patience_s, self.closing.next_due_s(now_s) - now_s))
 
     async def _turn(self) -> None:
         now_s = self._clock.now_s()
-        if self._claims and not self.floor.segments:
+        if self.claims and not self.floor.segments:
             self._look_out()
         self.lookout.keep()
         self.sender.sending = not self.stopping and now_s < self.sender.send_until_s
@@ -361,7 +372,7 @@ class Worker:
 
     def _claim(self, now_s: float) -> ClaimRequest | None:
         """Asks for segments while some desk lacks rows to send, or to find out what there is."""
-        if not self._claims:
+        if not self.claims:
             return None
         if not self.sender.sending or now_s < self._claim_after_s or len(self.floor.segments) >= OPEN_SEGMENTS_MAX:
             return None

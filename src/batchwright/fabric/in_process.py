@@ -9,8 +9,13 @@ from typing import Any, NamedTuple, Protocol
 from batchwright.core.errors import WorkerGone
 from batchwright.ports.observer import WorkerView
 
+DRAINED = "This worker was drained: what was out has come back, the rest is left to others. It ends."
+
 
 class HostedWorker(Protocol):
+    @property
+    def drained(self) -> bool: ...
+
     async def run(self) -> None: ...
 
     def stop(self, *, grace: bool) -> None: ...
@@ -47,10 +52,14 @@ class LoopWorker:
         while True:
             try:
                 await self._worker.run()
+                if self._worker.drained:
+                    self._say(DRAINED)
                 return
             except WorkerGone as error:
                 if self._told_to_stop:
                     raise
+                if self._worker.drained:
+                    return  # it was to end anyway, and others go on with its rows
                 self._say(f"A new worker begins in this process, for the last one is gone: {error}")
             finally:
                 self._let_go()
@@ -68,6 +77,11 @@ class LoopWorker:
             self._told_to_stop = True
             self._worker.stop(grace=grace)
             await asyncio.wait([self._task])
+
+    @property
+    def drained(self) -> bool:
+        """Somebody asked for its end from elsewhere (`batchwright workers drain`)."""
+        return self._worker.drained
 
     def look_again(self) -> None:
         """Batches were submitted, reopened or resumed by this very process."""

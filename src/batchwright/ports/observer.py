@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from batchwright.core.histogram import Histogram
 from batchwright.core.lane_wait import LaneWait
+from batchwright.core.quarantine import Quarantine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,3 +141,5 @@ class Backlog:
     waits: tuple[LaneWait, ...]
     """What holds lanes of theirs back; one lane may be told of by several."""
     spent: tuple[Spent, ...]
+    quarantines: tuple[Quarantine, ...] = ()
+    """What a person has closed."""

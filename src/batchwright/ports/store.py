@@ -13,7 +13,8 @@ What must hold at every commit, for the present round of every batch:
     cost of a batch         =  sum over its rows' last records of `cost_picousd`  (orphan spend stands beside it)
 
 What goes to and fro at a checkpoint stands in `ports.checkpoint`, what comes in with a batch in `ports.new_batch`, what
-is read in `ports.stored`; all names of the contract are imported from here.
+is read in `ports.stored`, what workers tell each other in `ports.fleet`; all names of the contract are imported from
+here.
 
 Errors: NoSuchBatch, WrongState, StoreError (`core.errors`). A stale epoch is not an error: the segment's key comes
 back in `CheckpointResult.lost`.
@@ -26,7 +27,6 @@ from typing import Protocol
 
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind
-from batchwright.core.lane_wait import LaneWait
 from batchwright.core.records import SegmentKey, UsageKey, UsageSum
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.checkpoint import (
@@ -40,18 +40,17 @@ from batchwright.ports.checkpoint import (
     SegmentChange,
 )
 from batchwright.ports.files import FileStore
+from batchwright.ports.fleet import Fleet, LanePause, WorkerRow
 from batchwright.ports.keys import Keys
 from batchwright.ports.new_batch import Idempotency, IdempotentBatch, NewBatch, NewSegment
 from batchwright.ports.observer import Backlog
 from batchwright.ports.stored import (
     BatchRow,
-    LanePause,
     Reopened,
     SegmentRepricing,
     SegmentView,
     Share,
     UsageLine,
-    WorkerRow,
 )
 from batchwright.ports.webhooks import Webhooks
 
@@ -83,7 +82,7 @@ __all__ = [
 NOTHING_RELEASED: Mapping[str, int] = {}
 
 
-class Store(Keys, FileStore, Webhooks, Protocol):
+class Store(Fleet, Keys, FileStore, Webhooks, Protocol):
     """See the module's docstring for what holds for all of these."""
 
     # intake ------------------------------------------------------------------------------------------------------
@@ -109,30 +108,6 @@ class Store(Keys, FileStore, Webhooks, Protocol):
         """Batches that ended before that moment, the oldest end first."""
 
     # work --------------------------------------------------------------------------------------------------------
-    def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
-        """A new incarnation of a name marks older ones of that name dead; their segments become claimable."""
-
-    def heartbeat(
-        self,
-        worker: WorkerId,
-        now_ms: int,
-        *,
-        note: str = "",
-        lanes: frozenset[str] = frozenset(),
-        waits: Sequence[LaneWait] = (),
-    ) -> bool:
-        """Renews the worker's lease, and says which lanes it sends to and what holds some of them back. False: it was
-        marked dead; it must stop at once and come back as another."""
-
-    def end_worker(self, worker: WorkerId) -> None:
-        """Orderly end: segments it still holds become `waiting` without a death; what they reserved is in doubt."""
-
-    def mark_dead(self, workers: Sequence[WorkerId]) -> int:
-        """Segments of these become claimable at once, a death each; returns how many. Their epochs still fence."""
-
-    def live_workers(self) -> list[WorkerRow]:
-        """Workers that have neither ended nor been marked dead."""
-
     def checkpoint(self, checkpoint: Checkpoint) -> CheckpointResult:
         """One transaction, in this order: fence each segment (`epoch` equal), parts, this worker's tallies and usage,
         allowances spent, checkpoint number; then pauses, claims, allowances, settles.
@@ -154,12 +129,12 @@ class Store(Keys, FileStore, Webhooks, Protocol):
         """Writes the lane's pause, in place of one it has."""
 
     def clear_lane(self, lane: str) -> None:
-        """Removes the lane's pause and the LANE pause facts of batches that name it: whoever has it paused in memory
-        takes a pause that is gone for leave to try again."""
+        """Removes the lane's pause and the LANE pause facts of batches that name it or have open rows for a lane that
+        reads alike: whoever has it paused in memory takes a pause that is gone for leave to try again."""
 
     def release_lane(self, lane: str) -> None:
-        """Removes the LANE pause facts of batches that name it, so that a row of theirs can be the probe; the lane's
-        own pause stands until that row has been answered."""
+        """Removes the same facts of batches, so that a row of theirs can be the probe; the lane's own pause stands
+        until that row has been answered."""
 
     def lane_pauses(self) -> list[LanePause]:
         """Of all lanes, also those whose probe has been due for long: who reads them judges their age."""

@@ -12,7 +12,6 @@ from batchwright.core.fair_share import WEIGHT_ONE
 from batchwright.core.lane_wait import LaneWait
 from batchwright.core.records import Record, SegmentInput, SegmentKey, Tally, UsageKey, UsageSum
 from batchwright.core.tenants import Tenant
-from batchwright.core.worker_id import WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,23 +93,6 @@ class UsageLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerRow:
-    """A worker that lives, as far as is known: where it runs, and when it was last heard of."""
-
-    worker: WorkerId
-    host: str
-    pid: int
-    started_at_ms: int
-    heartbeat_ms: int
-    note: str
-    """For people: what the worker lacks (a key's variable) or waits for."""
-    lanes: frozenset[str]
-    """The lanes it sends to: a limit that a person set is divided among them."""
-    waits: tuple[LaneWait, ...] = ()
-    """What held lanes of its back when it was last heard of."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """What an account was given of the workers, beside what every account has."""
 
@@ -119,16 +101,6 @@ class Share:
     """In hundredths: of two accounts with work enough, one of twice the weight is served twice the tokens."""
     in_flight: int = 0
     """Segments (of up to 500 rows) that workers may hold of it at once; 0: no bound."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LanePause:
-    """A lane that is paused for good until a probe or a person clears it."""
-
-    lane: str
-    reason: str
-    since_ms: int
-    probe_at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from batchwright.core.histogram import Histogram
+from batchwright.ports.fleet import FleetRow
 from batchwright.ports.observer import Backlog, WorkerFigures, WorkerView
 
 
@@ -29,6 +30,8 @@ class HttpFigures:
 class Insight:
     read_backlog: Callable[[], Backlog]
     """Reads the store, in a thread. Raises StoreError."""
+    read_fleet: Callable[[], FleetRow]
+    """Likewise."""
     view_worker: Callable[[], WorkerView | None]
     """None: it has ended, or there is none here."""
     works: bool

@@ -106,6 +106,9 @@ def _store(figures: Figures) -> Iterable[str]:
     yield _family("workers", "gauge", "Live workers of all processes.", [({}, backlog.workers)])
     about = "Lanes that live workers of all processes cannot send to, or only by a probe, by why."
     yield _family("lanes_waiting", "gauge", about, _waiting(figures))
+    closed = Counter(fact.vendor for fact in backlog.quarantines)
+    about = "What a person has closed to all workers: models of a vendor, or all of them."
+    yield _family("quarantines", "gauge", about, (({"vendor": name}, count) for name, count in sorted(closed.items())))
     by = [({"vendor": spent.vendor, "model": spent.model}, spent) for spent in backlog.spent]
     yield _family(
         "answers_total",

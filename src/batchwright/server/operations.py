@@ -1,8 +1,9 @@
-"""Routes for whoever runs the service: `/healthz`, `/readyz`, `/metrics`. Bare answers, for machines that know no
-envelope.
+"""Routes for whoever runs the service: `/healthz`, `/readyz`, `/metrics`, `/workers`, `/lanes`. Bare answers, for
+machines that know no envelope.
 
 The first two need no key and tell nothing but whether; figures tell which vendors and models are used and how much, so
-they take a key with the scope `read` unless the setting `open_metrics` says otherwise.
+they take a key with the scope `read` unless the setting `open_metrics` says otherwise. Workers and lanes are the
+operator's: a key of scope `admin` and of this machine's own account.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from starlette.routing import Route
 
 from batchwright.core.errors import BatchwrightError
 from batchwright.core.tenants import Scope
+from batchwright.server import fleet
 from batchwright.server.asking import Ask, Handler, Shell
 from batchwright.server.metrics import CONTENT_TYPE, Figures, metrics_text
 
@@ -61,6 +63,8 @@ def operations_routes(shell: Shell, *, open_metrics: bool) -> list[Route]:
     table: tuple[tuple[str, Handler, Scope | None], ...] = (
         ("/healthz", healthz, None),
         ("/readyz", readyz, None),
+        ("/workers", fleet.workers, Scope.ADMIN),
+        ("/lanes", fleet.lanes, Scope.ADMIN),
         ("/metrics", metrics, None if open_metrics else Scope.READ),
     )
     return [Route(path, shell.route(handler, scope, None), methods=["GET"]) for path, handler, scope in table]

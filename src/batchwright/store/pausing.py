@@ -1,25 +1,36 @@
-"""What stands still, and what lets it go on: pause facts of batches, lanes paused for good, caps."""
+"""What stands still, and what lets it go on: pause facts of batches, lanes paused for good or by a person, caps."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, select, text, update
 
+from batchwright.core.batch_spec import LaneKey
 from batchwright.core.batch_state import Pause, PauseCause
-from batchwright.ports.store import LanePause
+from batchwright.core.quarantine import Quarantine
+from batchwright.ports.fleet import LanePause
 from batchwright.store import batches, dialect, ledger
-from batchwright.store.schema import batch, lane_pause, pause
+from batchwright.store.prepared import Prepared
+from batchwright.store.schema import OF_LANES, batch, lane_pause, pause, pick, quarantine
 
 _ADD = dialect.insert_or_keep(pause)
 _OF_BATCH = select(pause).where(pause.c.batch_id == bindparam("batch_id")).order_by(pause.c.since_ms, pause.c.cause)
 _OF_ALL = select(pause).order_by(pause.c.since_ms, pause.c.batch_id, pause.c.cause).limit(bindparam("at_most"))
 _DELETE_CAUSE = delete(pause).where(pause.c.batch_id == bindparam("of_batch"), pause.c.cause == bindparam("of_cause"))
-_NAMING_LANE = (
-    select(pause.c.batch_id)
-    .where(pause.c.cause == PauseCause.LANE.value, pause.c.lane == bindparam("lane"))
+# By the claims' own table, which has a row for each set of lanes of a batch and not for each of its segments.
+_BY_LANES = (
+    select(pause.c.batch_id, pause.c.lane, pick.c.lane_set)
+    .outerjoin_from(pause, pick, pick.c.batch_id == pause.c.batch_id)
+    .where(text(OF_LANES))
     .order_by(pause.c.batch_id)
 )
+_SET_QUARANTINE = dialect.insert_or_replace(quarantine, ("reason", "since_ms"))
+_LIFT_QUARANTINE = delete(quarantine).where(
+    quarantine.c.vendor == bindparam("of_vendor"), quarantine.c.model == bindparam("of_model")
+)
+_QUARANTINES = Prepared(select(quarantine).order_by(quarantine.c.vendor, quarantine.c.model))
 _SET_LANE = dialect.insert_or_replace(lane_pause, ("reason", "since_ms", "probe_at_ms"))
 _DELETE_LANE = delete(lane_pause).where(lane_pause.c.lane == bindparam("of_lane"))
 _LANES = select(lane_pause).order_by(lane_pause.c.lane)
@@ -82,8 +93,49 @@ def clear_lane(connection: Connection, lane: str) -> None:
 
 
 def release_lane(connection: Connection, lane: str) -> None:
-    for batch_id in connection.execute(_NAMING_LANE, {"lane": lane}).scalars().all():
+    reads = lane.rpartition("#")[0]
+    _release(connection, lambda named, texts: named == lane or reads in texts)
+
+
+def _release(connection: Connection, concerns: Callable[[str, list[str]], bool]) -> None:
+    """Lets batches go on that wait for lanes, where that is so of the lane their pause names and of the lanes that they
+    had rows for. A fact names one lane, and a batch may wait for others as well: one that goes on in vain is paused
+    again by the worker that finds it so."""
+    rows = connection.execute(_BY_LANES).all()
+    found = dict.fromkeys(row.batch_id for row in rows if concerns(row.lane, (row.lane_set or "").split("\n")))
+    for batch_id in found:
         resume_batch(connection, batch_id, frozenset({PauseCause.LANE}))
+
+
+def set_quarantine(connection: Connection, fact: Quarantine) -> None:
+    values = {"vendor": fact.vendor, "model": fact.model, "reason": fact.reason, "since_ms": fact.since_ms}
+    connection.execute(_SET_QUARANTINE, values)
+    dialect.wake_others(connection)
+
+
+def lift_quarantine(connection: Connection, vendor: str, model: str) -> bool:
+    if not connection.execute(_LIFT_QUARANTINE, {"of_vendor": vendor, "of_model": model}).rowcount:
+        return False
+    release_lanes(connection, vendor, model)
+    dialect.wake_others(connection)
+    return True
+
+
+def release_lanes(connection: Connection, vendor: str, model: str) -> None:
+    opened = Quarantine(vendor=vendor, model=model, reason="", since_ms=0)
+
+    def concerns(named: str, texts: list[str]) -> bool:
+        lanes = (named.rpartition("#")[0], *texts)
+        return any(opened.covers(LaneKey.parse(lane)) for lane in lanes if lane)
+
+    _release(connection, concerns)
+
+
+def quarantines(connection: Connection) -> list[Quarantine]:
+    return [
+        Quarantine(vendor=row.vendor, model=row.model, reason=row.reason, since_ms=row.since_ms)
+        for row in _QUARANTINES.all(connection, {})
+    ]
 
 
 def lane_pauses(connection: Connection) -> list[LanePause]:

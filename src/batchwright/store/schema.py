@@ -11,6 +11,7 @@
     allowance     1 a (batch, worker)  budget drawn and not spent
     usage         1 a (day, vendor's account, model, vendor, tenant, service key, worker)
     worker, pause, lane_pause, lease   who lives, what stands still, who sweeps
+    quarantine    1 a (vendor, model)  lanes that a person has closed
     api_key       1 a key of the service: its hash, whose it is, what it may do
     idempotency   1 a (account, idempotency key): which batch it made, and of what request
     webhook       1 a webhook          who wants to be told; delivery: 1 an event and webhook
@@ -77,6 +78,8 @@ UNSETTLED = "phase <> 'settled' AND phase <> 'refused' AND phase <> 'dropping'"
 HAS_KEY = "key_id <> ''"
 """Of usage: what `run` does has no key, and costs no index entry."""
 UNSETTLED_OF_KEY = f"{UNSETTLED} AND key_id <> ''"
+OF_LANES = "cause = 'lane'"
+"""Of a pause: its batch waits for lanes."""
 PENDING = "state = 'pending'"
 """Of a delivery."""
 
@@ -359,8 +362,10 @@ worker = Table(
     _count("dead"),
     _count("ended"),
     _words("note"),
-    _words("lanes"),  # joined by newlines
+    _words("lanes"),  # JSON: the lanes it sends to, with its shares of their limits
     _words("waits"),  # JSON: what its lanes wait for
+    _words("state"),  # JSON: how it is
+    _count("draining"),  # 1: it was asked to end
     _count("checkpoint_number"),
     UniqueConstraint("name", "incarnation", name="worker_by_name"),
     sqlite_autoincrement=True,
@@ -381,7 +386,7 @@ pause = Table(
     _words("lane"),
     PrimaryKeyConstraint("batch_id", "cause", name="pause_key"),
 )
-Index("pause_by_lane", pause.c.lane)
+Index("pause_of_lanes", pause.c.batch_id, **_only(OF_LANES))
 
 lane_pause = Table(
     "lane_pause",
@@ -391,6 +396,16 @@ lane_pause = Table(
     _count("since_ms"),
     _count("probe_at_ms"),
     PrimaryKeyConstraint("lane", name="lane_pause_key"),
+)
+
+quarantine = Table(
+    "quarantine",
+    metadata,
+    Column("vendor", _text, nullable=False),
+    Column("model", _text, nullable=False),  # empty: all of the vendor's
+    _words("reason"),
+    _count("since_ms"),
+    PrimaryKeyConstraint("vendor", "model", name="quarantine_key"),
 )
 
 lease = Table(

@@ -10,9 +10,13 @@ from sqlalchemy import Connection
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind
 from batchwright.core.lane_wait import LaneWait
+from batchwright.core.quarantine import Quarantine
 from batchwright.core.records import UsageKey, UsageSum
+from batchwright.core.shares import LaneUse
 from batchwright.core.worker_id import WorkerId
+from batchwright.core.worker_state import NOTHING_TOLD, WorkerState
 from batchwright.ports.files import FileBatchRow, FilePage, LineError, StoredFile
+from batchwright.ports.fleet import FleetRow, Heard, LanePause, WorkerRow
 from batchwright.ports.keys import ApiKey, KeyCredit
 from batchwright.ports.observer import Backlog
 from batchwright.ports.store import (
@@ -23,7 +27,6 @@ from batchwright.ports.store import (
     CheckpointResult,
     Idempotency,
     IdempotentBatch,
-    LanePause,
     NewBatch,
     NewSegment,
     Reopened,
@@ -31,7 +34,6 @@ from batchwright.ports.store import (
     SegmentView,
     Share,
     UsageLine,
-    WorkerRow,
 )
 from batchwright.ports.webhooks import AttemptEnd, ClaimedDelivery, Delivery, DeliveryWish, Webhook
 from batchwright.store import (
@@ -115,13 +117,12 @@ class SqlStore:
         now_ms: int,
         *,
         note: str = "",
-        lanes: frozenset[str] = frozenset(),
+        uses: Sequence[LaneUse] = (),
         waits: Sequence[LaneWait] = (),
-    ) -> bool:
-        words = (note, lanes, waits)
-        return self._connections.transact(
-            lambda connection: workers.heartbeat(connection, worker, now_ms=now_ms, words=words)
-        )
+        state: WorkerState = NOTHING_TOLD,
+    ) -> Heard | None:
+        told = workers.Telling(worker=worker, now_ms=now_ms, note=note, uses=uses, waits=waits, state=state)
+        return self._connections.transact(lambda connection: workers.heartbeat(connection, told))
 
     def end_worker(self, worker: WorkerId) -> None:
         self._connections.transact(lambda connection: workers.end(connection, worker))
@@ -131,6 +132,12 @@ class SqlStore:
 
     def live_workers(self) -> list[WorkerRow]:
         return self._connections.look(workers.live)
+
+    def fleet(self) -> FleetRow:
+        return self._connections.look(workers.fleet)
+
+    def drain_worker(self, worker: WorkerId) -> bool:
+        return self._connections.transact(lambda connection: workers.drain(connection, worker))
 
     def checkpoint(self, checkpoint: Checkpoint) -> CheckpointResult:
         return checkpointing.run(self._connections, checkpoint)
@@ -154,6 +161,18 @@ class SqlStore:
 
     def lane_pauses(self) -> list[LanePause]:
         return self._connections.look(pausing.lane_pauses)
+
+    def quarantines(self) -> list[Quarantine]:
+        return self._connections.look(pausing.quarantines)
+
+    def set_quarantine(self, quarantine: Quarantine) -> None:
+        self._connections.transact(lambda connection: pausing.set_quarantine(connection, quarantine))
+
+    def lift_quarantine(self, vendor: str, model: str) -> bool:
+        return self._connections.transact(lambda connection: pausing.lift_quarantine(connection, vendor, model))
+
+    def release_lanes(self, vendor: str, model: str) -> None:
+        self._connections.transact(lambda connection: pausing.release_lanes(connection, vendor, model))
 
     def batch_pauses(self, limit: int) -> list[tuple[str, Pause]]:
         with self._connections.read() as connection:

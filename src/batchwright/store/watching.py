@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, case, func, select, text
 
 from batchwright.ports.observer import Backlog, Spent
-from batchwright.store import queueing, workers
+from batchwright.store import pausing, queueing, workers
 from batchwright.store.schema import PICKABLE, batch, pick, usage, worker
 
 _BATCHES = (
@@ -35,6 +35,7 @@ def backlog(connection: Connection) -> Backlog:
         fairness=queueing.fairness(connection),
         workers=int(connection.execute(_WORKERS).scalar_one()),
         waits=workers.waits(connection),
+        quarantines=tuple(pausing.quarantines(connection)),
         spent=tuple(
             Spent(
                 vendor=row.vendor,

@@ -1,19 +1,22 @@
-"""Workers: a heartbeat row each, which is the lease of every segment they hold."""
+"""Workers: a heartbeat row each, which is the lease of every segment they hold and of their shares of lanes' limits."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, select, text, update
+from sqlalchemy import Connection, Row, bindparam, func, select, text, update
 
 from batchwright.core import row_map
 from batchwright.core.lane_wait import LaneWait
+from batchwright.core.shares import SILENT_S, LaneUse, grants
 from batchwright.core.worker_id import WorkerId
-from batchwright.ports.store import WorkerRow
-from batchwright.store import backlog, dialect, ledger
+from batchwright.core.worker_state import NOTHING_TOLD, WorkerState
+from batchwright.ports.fleet import FleetRow, Heard, WorkerRow
+from batchwright.store import backlog, dialect, ledger, pausing
 from batchwright.store.prepared import Prepared
 from batchwright.store.schema import HAS_HOLDER, segment, worker
 
@@ -53,7 +56,23 @@ _BEAT = (
         note=bindparam("new_note"),
         lanes=bindparam("new_lanes"),
         waits=bindparam("new_waits"),
+        state=bindparam("new_state"),
     )
+    .returning(worker.c.draining)
+)
+_DRAIN = (
+    update(worker)
+    .where(
+        worker.c.name == bindparam("of_name"),
+        worker.c.incarnation == bindparam("of_incarnation"),
+        text("dead = 0 AND ended = 0"),
+    )
+    .values(draining=1)
+)
+_HELD = (
+    select(segment.c.holder, func.count().label("segments"))
+    .where(text(HAS_HOLDER), text("state = 'held'"))
+    .group_by(segment.c.holder)
 )
 _SET_GONE = (
     update(worker)
@@ -80,6 +99,18 @@ _LOST_ALONE = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """A heartbeat, as in `ports.fleet`."""
+
+    worker: WorkerId
+    now_ms: int
+    note: str
+    uses: Sequence[LaneUse]
+    waits: Sequence[LaneWait]
+    state: WorkerState
+
+
 def register(connection: Connection, who: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
     """Older incarnations of the name are dead from here on."""
     dialect.wait_for_turn(connection, f"worker {who.name}")  # two incarnations at once would not see each other
@@ -101,19 +132,57 @@ def id_of(connection: Connection, who: WorkerId) -> int:
     return int(connection.execute(_ID, {"name": who.name, "incarnation": who.incarnation}).scalar_one())
 
 
-def heartbeat(
-    connection: Connection, who: WorkerId, *, now_ms: int, words: tuple[str, frozenset[str], Sequence[LaneWait]]
-) -> bool:
-    note, lanes, waits = words
+def heartbeat(connection: Connection, told: Telling) -> Heard | None:
+    who, now_ms, uses = told.worker, told.now_ms, told.uses
+    shares_ppm: dict[str, int] = {}
+    if any(use.demand for use in uses):
+        shares_ppm = _grants(connection, who, now_ms, uses)
+        uses = tuple(msgspec.structs.replace(use, share_ppm=shares_ppm.get(use.lane, 0)) for use in uses)
     values = {
         "of_name": who.name,
         "of_incarnation": who.incarnation,
         "now_ms": now_ms,
-        "new_note": note,
-        "new_lanes": "\n".join(sorted(lanes)),
-        "new_waits": msgspec.json.encode(waits).decode() if waits else "",
+        "new_note": told.note,
+        "new_lanes": _packed(uses),
+        "new_waits": _packed(told.waits),
+        "new_state": msgspec.json.encode(told.state).decode(),
     }
-    return connection.execute(_BEAT, values).rowcount > 0
+    row = connection.execute(_BEAT, values).one_or_none()
+    if row is None:
+        return None
+    quarantines = tuple(pausing.quarantines(connection))
+    return Heard(shares_ppm=shares_ppm, draining=bool(row.draining), quarantines=quarantines)
+
+
+def _grants(connection: Connection, who: WorkerId, now_ms: int, uses: Sequence[LaneUse]) -> dict[str, int]:
+    """What it may use of the lanes' limits beside the others that were heard of lately. One worker after another: two
+    that raised their shares at once would not see each other. Who comes while another is at it keeps what it has, which
+    is in what it told before, and asks again with its next heartbeat."""
+    first = bool(dialect.try_turns(connection, ["shares of lanes"]))
+    lately = [row for row in live(connection) if now_ms - row.heartbeat_ms <= SILENT_S * 1000]
+    if all(row.worker != who for row in lately):
+        # Its shares ran out before anybody could hear of it again; others may have taken them for free.
+        uses = [msgspec.structs.replace(use, share_ppm=0) for use in uses]
+    if not first:
+        return {use.lane: use.share_ppm for use in uses if use.demand}
+    return grants(uses, (use for row in lately if row.worker != who for use in row.uses))
+
+
+def drain(connection: Connection, who: WorkerId) -> bool:
+    values = {"of_name": who.name, "of_incarnation": who.incarnation}
+    return connection.execute(_DRAIN, values).rowcount > 0
+
+
+def fleet(connection: Connection) -> FleetRow:
+    rows = connection.execute(_LIVE).all()
+    held = {row.holder: int(row.segments) for row in connection.execute(_HELD)}
+    names = {row.id: WorkerId(row.name, row.incarnation) for row in rows}
+    return FleetRow(
+        workers=tuple(_row(row) for row in rows),
+        segments={names[holder]: segments for holder, segments in held.items() if holder in names},
+        pauses=tuple(pausing.lane_pauses(connection)),
+        quarantines=tuple(pausing.quarantines(connection)),
+    )
 
 
 def end(connection: Connection, who: WorkerId) -> None:
@@ -134,19 +203,26 @@ def mark_dead(connection: Connection, whom: Sequence[WorkerId]) -> int:
 
 
 def live(connection: Connection) -> list[WorkerRow]:
-    return [
-        WorkerRow(
-            worker=WorkerId(row.name, row.incarnation),
-            host=row.host,
-            pid=row.pid,
-            started_at_ms=row.started_at_ms,
-            heartbeat_ms=row.heartbeat_ms,
-            note=row.note,
-            lanes=frozenset(row.lanes.split("\n")) if row.lanes else frozenset(),
-            waits=_waits_of(row.waits),
-        )
-        for row in connection.execute(_LIVE)
-    ]
+    return [_row(row) for row in connection.execute(_LIVE)]
+
+
+def _row(row: Row[Any]) -> WorkerRow:
+    return WorkerRow(
+        worker=WorkerId(row.name, row.incarnation),
+        host=row.host,
+        pid=row.pid,
+        started_at_ms=row.started_at_ms,
+        heartbeat_ms=row.heartbeat_ms,
+        note=row.note,
+        uses=msgspec.json.decode(row.lanes, type=tuple[LaneUse, ...]) if row.lanes else (),
+        waits=_waits_of(row.waits),
+        state=msgspec.json.decode(row.state, type=WorkerState) if row.state else NOTHING_TOLD,
+        draining=bool(row.draining),
+    )
+
+
+def _packed(told: Sequence[LaneUse] | Sequence[LaneWait]) -> str:
+    return msgspec.json.encode(told).decode() if told else ""
 
 
 def waits(connection: Connection) -> tuple[LaneWait, ...]:

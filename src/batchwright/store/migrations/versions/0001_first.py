@@ -1,6 +1,6 @@
 """The first schema. What the tables mean stands in `store.schema`; a migration is never changed once it was released.
 
-Revision 0001e, after none.
+Revision 0001f, after none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001e"
+revision = "0001f"
 down_revision = None
 
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -220,7 +220,7 @@ def upgrade() -> None:  # noqa: PLR0915  # a list of tables
         sa.Column("lane", TEXT, server_default=sa.text("''"), nullable=False),
         sa.PrimaryKeyConstraint("batch_id", "cause", name="pause_key"),
     )
-    op.create_index("pause_by_lane", "pause", ["lane"], unique=False)
+    op.create_index("pause_of_lanes", "pause", ["batch_id"], unique=False, **_only("cause = 'lane'"))
     op.create_table(
         "pick",
         sa.Column("batch_id", TEXT, nullable=False),
@@ -272,6 +272,14 @@ def upgrade() -> None:  # noqa: PLR0915  # a list of tables
         sa.PrimaryKeyConstraint("account", name="share_key"),
         sa.CheckConstraint("weight > 0", name="share_weight"),
         sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "quarantine",
+        sa.Column("vendor", TEXT, nullable=False),
+        sa.Column("model", TEXT, nullable=False),
+        sa.Column("reason", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("since_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("vendor", "model", name="quarantine_key"),
     )
     op.create_table(
         "segment",
@@ -433,6 +441,8 @@ def upgrade() -> None:  # noqa: PLR0915  # a list of tables
         sa.Column("note", TEXT, server_default=sa.text("''"), nullable=False),
         sa.Column("lanes", TEXT, server_default=sa.text("''"), nullable=False),
         sa.Column("waits", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("state", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("draining", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("checkpoint_number", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("name", "incarnation", name="worker_by_name"),

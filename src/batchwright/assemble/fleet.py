@@ -1,0 +1,112 @@
+"""`batchwright workers` and `batchwright lanes`: what the store knows of both, and what a person asks of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from batchwright.assemble.machine import open_machine
+from batchwright.core.batch_spec import LaneKey
+from batchwright.core.errors import UsageError
+from batchwright.core.quarantine import Quarantine
+from batchwright.core.routes import LOCAL
+from batchwright.ports.fleet import FleetRow, WorkerRow
+from batchwright.settings import Settings
+
+WAIT_LOOK_S = 0.5
+"""How often it is looked whether a drained worker has ended."""
+
+
+async def read_fleet(settings: Settings) -> tuple[FleetRow, int]:
+    """And the moment it was read at, in milliseconds since the epoch."""
+    async with open_machine(settings) as machine:
+        return machine.store.fleet(), machine.clock.now_ms()
+
+
+async def drain_workers(
+    settings: Settings, names: Sequence[str], *, wait: bool, say: Callable[[str], None]
+) -> list[WorkerRow]:
+    """Asks the workers of these names to end, all or none; with `wait` it returns once they have. Raises UsageError."""
+    async with open_machine(settings) as machine:
+        store = machine.store
+        live = store.live_workers()
+        chosen = list({row.worker: row for row in (_named(live, name) for name in names)}.values())
+        for row in chosen:
+            store.drain_worker(row.worker)
+            say(
+                f"{row.worker.name} is asked to end: it hears of it with its next heartbeat, lets what is out come "
+                f"back and gives the rest to the others."
+            )
+        left = {row.worker for row in chosen}
+        while wait and left:
+            await machine.clock.sleep(WAIT_LOOK_S)
+            machine.sweeper.bury_dead(machine.clock.now_ms())
+            alive = {row.worker for row in store.live_workers()}
+            for worker in left - alive:
+                say(f"{worker.name} has ended.")
+            left &= alive
+        return chosen
+
+
+def _named(live: Sequence[WorkerRow], name: str) -> WorkerRow:
+    found = [row for row in live if row.worker.name == name] or [
+        row for row in live if name and row.worker.name.startswith(name)
+    ]
+    if not found:
+        raise UsageError(f"no worker of that name is alive: {name!r}; `batchwright workers` shows them")
+    if len(found) > 1:
+        names = ", ".join(row.worker.name for row in found)
+        raise UsageError(f"{len(found)} workers' names begin with {name!r}: {names}; name them one by one")
+    if found[0].state.only_batch:
+        raise UsageError(
+            f"{found[0].worker.name} works for a command that runs {found[0].state.only_batch} alone; end that "
+            "command with Ctrl-C or SIGTERM, and give it again to go on"
+        )
+    return found[0]
+
+
+async def close_lanes(settings: Settings, text: str, reason: str) -> tuple[Quarantine, bool]:
+    """`text`: VENDOR or VENDOR/MODEL. Returns what holds now, and whether anything here knows that vendor."""
+    vendor, model = _parted(text)
+    async with open_machine(settings) as machine:
+        fact = Quarantine(vendor=vendor, model=model, reason=reason.strip(), since_ms=machine.clock.now_ms())
+        machine.store.set_quarantine(fact)
+        fleet = machine.store.fleet()
+    known = {LOCAL.vendor, *(place.vendor for place in settings.destinations)}
+    known |= {LaneKey.parse(use.lane).vendor for row in fleet.workers for use in row.uses}
+    known |= {LaneKey.parse(pause.lane).vendor for pause in fleet.pauses}
+    return fact, vendor in known
+
+
+async def open_lanes(settings: Settings, text: str) -> tuple[bool, int]:
+    """Lifts the quarantine of that name, and lets lanes that workers paused be tried. Returns whether there was one,
+    and how many such lanes. Raises UsageError where there is nothing to open."""
+    vendor, model = _parted(text)
+    wanted = Quarantine(vendor=vendor, model=model, reason="", since_ms=0)
+    async with open_machine(settings) as machine:
+        store = machine.store
+        lifted = store.lift_quarantine(vendor, model)
+        paused = [pause.lane for pause in store.lane_pauses() if wanted.covers(_key_of(pause.lane))]
+        for lane in paused:
+            store.clear_lane(lane)
+        closed = store.quarantines()
+    still = next((fact for fact in closed if fact.vendor == vendor and fact.model in ("", model)), None)
+    if still is not None:
+        raise UsageError(
+            f"{text} stays closed with {still.name}, which is quarantined as a whole: "
+            f"`batchwright lanes resume {still.name}` lifts that"
+        )
+    if not lifted and not paused:
+        names = ", ".join(fact.name for fact in closed) or "none"
+        raise UsageError(f"nothing named {text} is quarantined or paused; quarantined are: {names}")
+    return lifted, len(paused)
+
+
+def _key_of(lane: str) -> LaneKey:
+    return LaneKey.parse(lane.rpartition("#")[0])
+
+
+def _parted(text: str) -> tuple[str, str]:
+    vendor, slash, model = text.partition("/")
+    if not vendor or (slash and not model) or "|" in vendor:
+        raise UsageError(f"{text!r} names no lane: expected VENDOR or VENDOR/MODEL, as `batchwright lanes` shows them")
+    return vendor, model
