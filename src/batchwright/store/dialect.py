@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Insert, Table
 from sqlalchemy.dialects import sqlite
@@ -69,6 +70,15 @@ def wait_for_turn(connection: Connection, what: str) -> None:
     that could be locked; a SQLite transaction that writes is alone anyway."""
     if _has_other_writers(connection):
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtextextended(%(what)s, 0))", {"what": what})
+
+
+def take_as_long_as_needed(connection: Connection) -> None:
+    """For this transaction: a change of the tables may take minutes, and others wait for it."""
+    if _has_other_writers(connection):
+        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+        connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
+        driver: Any = connection.connection.dbapi_connection
+        driver.silent_s = None
 
 
 def wake_others(connection: Connection) -> None:
