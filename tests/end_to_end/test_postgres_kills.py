@@ -106,7 +106,7 @@ def goes_away(folder: Path, server: PostgresServer) -> None:
     and send nothing twice."""
     with ScriptedVendor() as vendor, ExitStack() as stack:
         vendor.set(latency_s=LATENCY_S)
-        shared = Shared(folder, server, vendor)
+        shared = Shared(folder, server.new_database(), vendor)
         elsewhere = CommandLine(folder / "elsewhere", BATCHWRIGHT_DATABASE=shared.url, **LEASE)
         service = stack.enter_context(served(elsewhere, "--simulate", "--no-work"))
         run = shared.run()
@@ -133,7 +133,7 @@ def sleeps_past_the_lease(folder: Path, server: PostgresServer) -> None:
     """A `run` and a service stand still until others have taken over all that they held: both go on."""
     with ScriptedVendor() as vendor, ExitStack() as stack:
         vendor.set(latency_s=LATENCY_S)
-        shared = Shared(folder, server, vendor)
+        shared = Shared(folder, server.new_database(), vendor)
         first = ServiceProcess(CommandLine(folder / "first", BATCHWRIGHT_DATABASE=shared.url, **LEASE), vendor)
         stack.enter_context(first)
         run = shared.run()

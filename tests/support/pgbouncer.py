@@ -13,7 +13,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from support.postgres import NOBODY, USER, PostgresServer, as_nobody, free_port
+from support.postgres import NOBODY, USER, PostgresServer, as_nobody
+from support.raw_server import free_port
 
 PROGRAM = shutil.which("pgbouncer", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin")))
 START_TRIES = 200

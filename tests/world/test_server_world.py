@@ -17,8 +17,8 @@ from world.server_faults import StoreFault
 from world.server_world import ServerWorld
 from world.world import many_lives
 
-SEEDS = 24
-CHUNK = 8
+SEEDS = 16
+CHUNK = 4
 COVERAGE: dict[int, Coverage] = {}
 
 
