@@ -90,8 +90,7 @@ class Fleet:
         batch_id = self.asked(submit)
         wanted = seen + self.chance.randint(1, ROWS * 4 // 5)
         self.vendor.wait_for(lambda vendor: len(vendor.hits) >= wanted, PATIENCE_S)
-        self._kill_one()
-        self.landed += not self.asked(lambda service: service.status(batch_id))["terminal"]
+        self._kill_one(batch_id)
         status: dict[str, Any] = {"terminal": False}
         while not status["terminal"]:
             status = self.asked(lambda service: service.status(batch_id, wait=1))
@@ -101,16 +100,21 @@ class Fleet:
         said = [item["result"]["content"] for item in items]
         assert said == [f"r{number}w{row}" for row in range(ROWS)]
 
-    def _kill_one(self) -> None:
+    def _kill_one(self, batch_id: str) -> None:
+        """And begins it anew, when it has been seen whether the batch was under way still."""
         which = self.chance.randrange(SERVICES + WORKERS)
-        if which < SERVICES:
-            self.services[which].kill()
-            self.services[which].start()
-            return
-        worker = which - SERVICES
-        self.workers[worker].kill()
-        self.workers[worker].end()
-        self.workers[worker] = self.work(self.places[worker])
+        service = self.services[which] if which < SERVICES else None
+        if service is not None:
+            service.kill()
+        else:
+            worker = self.workers[which - SERVICES]
+            worker.kill()
+            worker.end()
+        self.landed += not self.asked(lambda service: service.status(batch_id))["terminal"]
+        if service is not None:
+            service.start()
+        else:
+            self.workers[which - SERVICES] = self.work(self.places[which - SERVICES])
 
     def holds(self) -> None:
         """Nothing is wrong with what any batch says of itself, and everybody who was not killed lives."""
