@@ -15,7 +15,6 @@ OVER_A_SERVER = frozenset(
         "test_cancel_reaches",
         "test_export",
         "test_infrai_idempotency",
-        "test_infrai_lifecycle",
         "test_infrai_watch",
         "test_openai_files",
         "test_resume_tries_again",
