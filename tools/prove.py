@@ -2,12 +2,14 @@
 
     python tools/prove.py                        every form, 100,000 rows each (about ten minutes)
     python tools/prove.py kills --rows 20000     one of: plain, kills, outage
+    python tools/prove.py postgres --rounds 50   two services and three workers on one PostgreSQL, killed by chance
 
 The vendor is the tests' own scripted one, in a process of its own. It echoes the last word of each row and fails 5% of
 all requests: 429 without a wait, 500, and a connection dropped after the request was read.
 
     plain     to the end
     kills     `kill -9` ten times on the way, each time followed by the same command
+    postgres  rounds of 300 rows each; in each one of the five processes is killed on the way and begun anew
     outage    on the way it refuses connections for a minute, then it answers only 503 for another
 
 Each form must end with exit code 0 and one line for each row, in order, `ok`, with the row's own word. Prints a line
@@ -22,15 +24,20 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support.command_line import CommandLine, Ended, Started
+from support.killed_places import Fleet
+from support.postgres import PostgresServer
+from support.scripted_vendor import ScriptedVendor
 from support.vendor_process import VendorProcess
 
 FORMS = ("plain", "kills", "outage")
+ROUNDS = 50
 FAULTS_PERCENT = 5.0
 LATENCY_S = 0.02
 KILLS = 10
@@ -40,11 +47,15 @@ LOOK_S = 0.02
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Shows that nothing is lost.")
-    parser.add_argument("form", nargs="*", metavar="{plain,kills,outage}", help="default: every one")
+    parser.add_argument("form", nargs="*", metavar="{plain,kills,outage,postgres}", help="default: the first three")
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--outage-s", type=float, default=OUTAGE_S, help="length of each half of the outage")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the form postgres")
     given = parser.parse_args()
-    held = [_prove(form, given.rows, given.outage_s) for form in given.form or FORMS]
+    held = [
+        _prove_postgres(given.rounds) if form == "postgres" else _prove(form, given.rows, given.outage_s)
+        for form in given.form or FORMS
+    ]
     return 0 if all(held) else 1
 
 
@@ -69,6 +80,26 @@ def _prove(form: str, rows: int, outage_s: float) -> bool:
         for problem in problems:
             print(f"  DOES NOT HOLD: {problem}", flush=True)
         return not problems
+
+
+def _prove_postgres(rounds: int) -> bool:
+    """Raises AssertionError where a round does not hold."""
+    began_s = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="batchwright-") as folder,
+        closing(PostgresServer()) as server,
+        ScriptedVendor() as vendor,
+    ):
+        vendor.set(fail_percent=FAULTS_PERCENT, latency_s=LATENCY_S)
+        with Fleet(Path(folder), server.new_database(), vendor, seed=rounds) as fleet:
+            for number in range(rounds):
+                fleet.round(number)
+            fleet.holds()
+            landed = fleet.landed
+    print(
+        f"postgres: {rounds} rounds in {time.monotonic() - began_s:.1f} s, {landed} kills before their batch had ended"
+    )
+    return True
 
 
 class _Run:

@@ -6,12 +6,16 @@ import argparse
 import sys
 import time
 import traceback
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 # In the place of this folder, where this file would be found as `world`.
 sys.path[0] = str(Path(__file__).resolve().parent.parent / "tests")
 
+from support.postgres import PostgresServer  # noqa: E402
 from world.coverage import Coverage  # noqa: E402
+from world.server_faults import StoreFault  # noqa: E402
+from world.server_world import ServerWorld  # noqa: E402
 from world.world import World, many_lives  # noqa: E402
 
 
@@ -21,6 +25,7 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     parser.add_argument("--coverage", action="store_true", help="print what was met, and how often")
     parser.add_argument("--reports", action="store_true", help="print what workers reported")
+    parser.add_argument("--postgres", action="store_true", help="over a PostgreSQL server, with what befalls one")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last) if last else int(first) + 1)
@@ -28,9 +33,11 @@ def main() -> int:
     failed: list[int] = []
     commits = sends = 0
     began_s = time.process_time()
-    with many_lives() as collect:
+    with ExitStack() as stack, many_lives() as collect:
+        server = stack.enter_context(closing(PostgresServer())) if options.postgres else None
         for seed in seeds:
-            world = World(seed, coverage)
+            url = server.new_database() if server is not None else ""
+            world = ServerWorld(seed, url, coverage) if url else World(seed, coverage)
             try:
                 world.live()
             except Exception as error:
@@ -45,12 +52,16 @@ def main() -> int:
             if failed and not options.keep_going:
                 break
             collect()
+            if server is not None:
+                server.drop(url)
     spent_s = time.process_time() - began_s
     print(
         f"{len(seeds)} seeds, {len(failed)} failed, {commits:,} commits, {sends:,} sends, {spent_s:.1f} s of processor"
     )
     if options.coverage:
         print(coverage.table())
+        if options.postgres:
+            print("\n".join(f"{coverage.counts[fault]:>9,}  {fault}" for fault in StoreFault))
         print("never met: " + (", ".join(coverage.missing()) or "nothing"))
     return 1 if failed else 0
 

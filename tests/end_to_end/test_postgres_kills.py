@@ -8,31 +8,24 @@ from __future__ import annotations
 
 import random
 import signal
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from batchwright.core.batch_state import derive
 from batchwright.store.open import open_store
-from support.command_line import CommandLine, Started, content
+from support.command_line import CommandLine, Started
 from support.postgres import PostgresServer
 from support.scripted_vendor import ScriptedVendor
 from support.served_process import served
 from support.service import chats
 from support.service_process import BATCH, ServiceProcess
+from support.shared_database import IN_FLIGHT, LATENCY_S, LEASE, ROWS, Shared
 from support.together import Together
 from support.watched_command import read_account
 
-ROWS = 600
-IN_FLIGHT = 16
-LATENCY_S = 0.03
-LEASE = {"BATCHWRIGHT_LEASE": "1500ms", "BATCHWRIGHT_HEARTBEAT": "200ms"}
-"""Short, for what a worker of another place held is free only when its lease has run out."""
 STEPS = (
     ("after create_batch:1", "before close_intake:1", "after register_worker:1", "commit:12", "before send:40"),
     ("after checkpoint:3", "before booking:40", "before checkpoint:4", "commit:25", "before end_worker:1"),
@@ -41,69 +34,10 @@ KILLS = 5
 CUTS = 6
 
 
-class Shared:
-    """A rows file in one place, and a database that another place works on too."""
-
-    def __init__(self, folder: Path, server: PostgresServer, vendor: ScriptedVendor) -> None:
-        self.url = server.new_database()
-        self.server, self.vendor = server, vendor
-        self.here = CommandLine(folder / "here", BATCHWRIGHT_DATABASE=self.url, **LEASE)
-        self.elsewhere = CommandLine(folder / "elsewhere", BATCHWRIGHT_DATABASE=self.url, **LEASE)
-        self.exposed = 0
-        self.here.write("rows.jsonl", [{"prompt": f"Say word{row}"} for row in range(ROWS)])
-
-    def run(self, *program: str) -> Started:
-        endpoint = ("--base-url", self.vendor.base_url, "--api-key-env", "", "-m", "m")
-        line = ("run", "rows.jsonl", "-o", "out.jsonl", *endpoint, "-c", str(IN_FLIGHT), "--max-attempts", "20")
-        return self.here.start(*line, "--json", "--progress", "none", program=program or None)
-
-    def work(self, command: CommandLine) -> Started:
-        return command.start("work", "--progress", "none")
-
-    def unfinished(self) -> bool:
-        store = open_store(self.url)
-        try:
-            batches = store.find_batches(limit=1)
-            return not batches or not derive(batches[0].facts, batches[0].tally).terminal
-        finally:
-            store.close()
-
-    def reaches(self, hits: int) -> bool:
-        """Waits for so many requests; false: the batch ended before."""
-        while self.unfinished():
-            with suppress(TimeoutError):
-                self.vendor.wait_for(lambda vendor: len(vendor.hits) >= hits, 0.5)
-                return True
-        return False
-
-    def goes_on_to_the_end(self) -> dict[str, Any]:
-        ended = self.run().end()
-        assert ended.code == 0, ended.err
-        self.holds()
-        report = ended.report
-        assert (report["adds_up"], report["ok"]) == (True, ROWS)
-        assert report["possible_double_payments"] >= self.sent_twice()
-        return report
-
-    def sent_twice(self) -> int:
-        given = Counter(hit.text for hit in self.vendor.hits if hit.outcome == "200")
-        return sum(count - 1 for count in given.values())
-
-    def holds(self) -> None:
-        lines = self.here.lines()
-        assert [line["request_index"] for line in lines] == list(range(ROWS))
-        assert [content(line) for line in lines] == [f"word{row}" for row in range(ROWS)]
-        store = open_store(self.url)
-        try:
-            assert [store.check(batch.batch_id) for batch in store.find_batches()] == [[]]
-        finally:
-            store.close()
-
-
 def killed_at_steps(folder: Path, server: PostgresServer, points: tuple[str, ...]) -> None:
     with ScriptedVendor() as vendor:
         vendor.set(latency_s=LATENCY_S)
-        shared = Shared(folder, server, vendor)
+        shared = Shared(folder, server.new_database(), vendor)
         for number, point in enumerate(points):
             account = folder / f"account{number}"
             ended = shared.run("-m", "support.watched_command", str(account), point).end()
@@ -119,7 +53,7 @@ def killed_in_two_places(folder: Path, server: PostgresServer, seed: int) -> int
     kills = 0
     with ScriptedVendor(seed=seed) as vendor, ExitStack() as stack:
         vendor.set(latency_s=LATENCY_S, fail_percent=5)
-        shared = Shared(folder, server, vendor)
+        shared = Shared(folder, server.new_database(), vendor)
         begin: dict[str, Callable[[], Started]] = {
             "run": shared.run,
             "here": lambda: shared.work(shared.here),
@@ -152,7 +86,7 @@ def cut_off(folder: Path, server: PostgresServer) -> None:
     may end and say so, and the same command goes on."""
     with ScriptedVendor() as vendor, ExitStack() as stack:
         vendor.set(latency_s=LATENCY_S)
-        shared = Shared(folder, server, vendor)
+        shared = Shared(folder, server.new_database(), vendor)
         run = shared.run()
         stack.callback(run.kill)
         run.until(vendor, lambda vendor: len(vendor.hits) > IN_FLIGHT)
@@ -172,7 +106,7 @@ def goes_away(folder: Path, server: PostgresServer) -> None:
     and send nothing twice."""
     with ScriptedVendor() as vendor, ExitStack() as stack:
         vendor.set(latency_s=LATENCY_S)
-        shared = Shared(folder, server, vendor)
+        shared = Shared(folder, server.new_database(), vendor)
         elsewhere = CommandLine(folder / "elsewhere", BATCHWRIGHT_DATABASE=shared.url, **LEASE)
         service = stack.enter_context(served(elsewhere, "--simulate", "--no-work"))
         run = shared.run()
@@ -199,7 +133,7 @@ def sleeps_past_the_lease(folder: Path, server: PostgresServer) -> None:
     """A `run` and a service stand still until others have taken over all that they held: both go on."""
     with ScriptedVendor() as vendor, ExitStack() as stack:
         vendor.set(latency_s=LATENCY_S)
-        shared = Shared(folder, server, vendor)
+        shared = Shared(folder, server.new_database(), vendor)
         first = ServiceProcess(CommandLine(folder / "first", BATCHWRIGHT_DATABASE=shared.url, **LEASE), vendor)
         stack.enter_context(first)
         run = shared.run()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from batchwright.assemble.batches import open_batches
-from batchwright.assemble.machine import STORE_FILE
+from batchwright.assemble.machine import store_place
 from batchwright.core.row_map import RESERVED
 from batchwright.engine import worker
 from batchwright.store.open import open_store
@@ -40,7 +40,7 @@ def begin(service: RunningService, vendor: ScriptedVendor) -> str:
 
 def reserved(service: RunningService, batch_id: str) -> int:
     """Rows that may be at a vendor, as the store has it: a worker that stops gives back those that are not."""
-    store = open_store(service.settings.state_dir / STORE_FILE)
+    store = open_store(store_place(service.settings))
     try:
         return sum(segment.reserved.count(RESERVED) for segment in store.read_segments(batch_id))
     finally:

@@ -9,7 +9,7 @@ from threading import Barrier
 
 import httpx
 
-from batchwright.assemble.machine import STORE_FILE
+from batchwright.assemble.machine import store_place
 from batchwright.core.batch_spec import BatchSpec, Destination
 from batchwright.core.records import InputRow, SegmentInput
 from batchwright.core.worker_id import WorkerId
@@ -29,7 +29,7 @@ def made(answer: httpx.Response) -> str:
 
 
 def batches(service: RunningService) -> int:
-    store = open_store(service.settings.state_dir / STORE_FILE)
+    store = open_store(store_place(service.settings))
     try:
         return len(store.find_batches())
     finally:
@@ -88,7 +88,7 @@ def test_two_at_the_same_moment_make_one_batch(scripted: RunningService) -> None
 
 def test_a_second_waits_while_the_first_is_being_taken_in(scripted: RunningService) -> None:
     content = json.dumps(BODY).encode()
-    store, now_ms = open_store(scripted.settings.state_dir / STORE_FILE), SystemClock().now_ms()
+    store, now_ms = open_store(store_place(scripted.settings)), SystemClock().now_ms()
     first = NewBatch(
         batch_id=f"batch_{'a' * 24}",
         spec=BatchSpec(name="", destinations=(Destination(vendor="scripted", base_url="http://127.0.0.1:1/v1"),)),

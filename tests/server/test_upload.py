@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from batchwright.assemble.machine import STORE_FILE, open_machine
+from batchwright.assemble.machine import open_machine, store_place
 from batchwright.server.service import Ceilings
 from batchwright.store.open import open_store
 from support.raw_asking import ask_raw, connection, head
@@ -47,7 +47,7 @@ def code(answer: httpx.Response) -> tuple[int, str]:
 
 def stored(service: RunningService, condition: Callable[[list[Any]], bool] = lambda batches: True) -> list[Any]:
     """The batches there are, of any account, once this holds of them."""
-    store = open_store(service.settings.state_dir / STORE_FILE)
+    store = open_store(store_place(service.settings))
     try:
         for _ in range(LOOKS_MAX):
             if condition(batches := store.find_batches()):

@@ -180,7 +180,8 @@ def test_a_server_that_refuses_a_row_shows_nothing_of_it(url: str) -> None:
 
 def test_only_what_may_pass_is_waited_for(url: str) -> None:
     store = open_store(url)
-    for state, passes in (("57P01", True), ("53200", True), ("08006", True), ("54000", False), ("55P03", False)):
+    states = (("57P01", True), ("53200", True), ("08006", True), ("55P03", True), ("54000", False), ("42501", False))
+    for state, passes in states:
         raised = f"RAISE EXCEPTION USING ERRCODE = '{state}'"
         execute(
             url,

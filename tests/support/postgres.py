@@ -67,19 +67,24 @@ class PostgresServer:
             [programs / "initdb", "-D", data, "-U", USER, "-A", "trust", "-N", "-E", "UTF8", "--locale=C.UTF-8"],
             check=True,
             stdout=subprocess.DEVNULL,
-            **_as_nobody(),
+            **as_nobody(),
         )
         options = [part for name, text in {**SETTINGS, **(settings or {})}.items() for part in ("-c", f"{name}={text}")]
         listen = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self._folder}"]
-        with (self._folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [programs / "postgres", "-D", data, "-p", str(self.port), *listen, *options],
-                stdout=log,
-                stderr=log,
-                **_as_nobody(),
-            )
-        self._admin = self._first_connection()
+        self._program: list[str | Path] = [programs / "postgres", "-D", data, "-p", str(self.port), *listen, *options]
+        self.start()
         self._template()
+
+    def start(self) -> None:
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(self._program, stdout=log, stderr=log, **as_nobody())
+        self._admin = self._first_connection()
+
+    def stop(self) -> None:
+        """At once: what its clients have not committed is lost. `start` goes on with what they have."""
+        self._admin.close()
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(30)
 
     def url(self, database: str) -> str:
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
@@ -128,9 +133,7 @@ class PostgresServer:
         self._emptied.append(url)
 
     def close(self) -> None:
-        self._admin.close()
-        self._process.send_signal(signal.SIGINT)  # without waiting for its clients
-        self._process.wait(30)
+        self.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _first_connection(self) -> psycopg.Connection[Any]:
@@ -152,7 +155,7 @@ class PostgresServer:
         open_store(self.url(TEMPLATE)).close()
 
 
-def _as_nobody() -> dict[str, Any]:
+def as_nobody() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
 
 

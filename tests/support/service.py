@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ BATCH = "/v1/ai/batch"
 PATIENCE_S = 30.0
 """An answer that has not come by then never comes."""
 LONG_POLL_S = 20
+DATABASE: ContextVar[str] = ContextVar("DATABASE", default="")
+"""The server's database that services here work on; empty: a state file in the folder of each."""
 PROJECT = "grace = 0.2\n"
 """Settings of every service here: a test that ends while rows are out does not wait for them."""
 
@@ -160,7 +163,8 @@ def serving(
     once."""
     folder.mkdir(parents=True, exist_ok=True)
     places = Places(folder, project=PROJECT + project)
-    places.environment = {"BATCHWRIGHT_HOME": str(folder / "state"), **(environment or {})}
+    database = {"BATCHWRIGHT_DATABASE": url} if (url := DATABASE.get()) else {}
+    places.environment = {"BATCHWRIGHT_HOME": str(folder / "state"), **database, **(environment or {})}
     places.user = user
     if vendor is not None:
         places.user = f"[vendors.scripted]\nbase_url = '{vendor.base_url}'\n{vendor_settings}"

@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import Any
 
 from world.coverage import Coverage, Fault, Move
+from world.databases import Database
 from world.laws import Broken, Law
 from world.mirrors import (
     ALLOWED,
@@ -32,7 +33,6 @@ from world.mirrors import (
     USED,
     VENDOR,
     BatchMirror,
-    Cursor,
     SegmentMirror,
     Send,
     mirror,
@@ -41,8 +41,8 @@ from world.mirrors import (
 
 
 class Auditor:
-    def __init__(self, cursor: Cursor, coverage: Coverage) -> None:
-        self.db = cursor
+    def __init__(self, database: Database, coverage: Coverage) -> None:
+        self.db = database
         self._coverage = coverage
         self.broken: Broken | None = None
         self.sends: dict[str, Send] = {}
@@ -59,7 +59,6 @@ class Auditor:
         self.soft: set[str] = set()
         """Batches whose cap was lowered or is soft: it may stand above what is spent."""
         self.crashed: set[tuple[str, str]] = set()
-        self._blob_row = 0
         self._spent = 0
         self._changes = -1
         self.commits = 0
@@ -135,7 +134,7 @@ class Auditor:
             ).fetchone()
             if found:
                 self.worker_ids[worker] = found[0]
-        changes = self.db.connection.total_changes
+        changes = self.db.changes()
         if changes == self._changes or call in ("heartbeat", "take_lease"):
             return
         self._changes = changes
@@ -259,17 +258,12 @@ class Auditor:
     # --------------------------------------------------------------------------------------------------------- records
 
     def _look_at_blobs(self, worker: tuple[str, str]) -> None:
-        for rowid, key, data in self.db.execute(
-            "SELECT rowid, key, data FROM blob WHERE rowid > ? ORDER BY rowid", (self._blob_row,)
-        ).fetchall():
-            self._blob_row = rowid
+        for key, data in self.db.new_blobs():
             if key.startswith(("part/", "result/")):
                 frames = self.db.execute(FRAMES, (key,)).fetchall()
                 for batch_id, number, offset, length in frames:
                     for record in unpack(data[offset : offset + length]):
                         self._book(worker, (batch_id, number), record)
-        # A dropped batch's blobs may have been the last ones, whose numbers are then given out again.
-        self._blob_row = min(self._blob_row, self.db.execute("SELECT coalesce(max(rowid), 0) FROM blob").fetchone()[0])
 
     def _book(self, worker: tuple[str, str], key: tuple[str, int], record: list[Any]) -> None:
         """Marks the attempt that a new record tells of as durable."""

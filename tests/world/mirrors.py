@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import zstandard
@@ -21,15 +21,6 @@ BODY, REQUEST_ID, VENDOR = 12, 13, 14
 """Positions in a stored record."""
 FREE_KINDS = frozenset({"rate_limited", "unreachable", "quota_exhausted", "auth", "overloaded"})
 """Attempts that may use up none (overloaded: in an outage, which cannot be seen from outside)."""
-
-
-class Cursor(Protocol):
-    """Of the database driver."""
-
-    @property
-    def connection(self) -> Any: ...
-
-    def execute(self, sql: str, parameters: tuple[Any, ...] = ...) -> Any: ...
 
 
 @dataclass(eq=False)

@@ -103,8 +103,10 @@ class InlineWriter:
         async with self._lock:
             before_s, after_s = world.commit_delays()
             await asyncio.sleep(before_s)
+            if after_s < 0:
+                world.hang()
             result = work()
-            await asyncio.sleep(after_s)
+            await asyncio.sleep(max(0.0, after_s))
             if self._process.dead:
                 raise Crash
             return result

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from batchwright.core import row_map
 from batchwright.core.batch_state import Pause, PauseCause
-from batchwright.core.errors import CallerError
+from batchwright.core.errors import CallerError, StoreError
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.engine.bounds import LanePrices, with_worst_cases
 from batchwright.engine.intake import take_in
@@ -39,7 +40,7 @@ class User:
             process = self._world.new_process(host, "user")
             try:
                 return await process.writer.do(lambda p=process: act(p))  # type: ignore[misc]
-            except Crash:
+            except (Crash, StoreError):
                 await asyncio.sleep(1.0)
             finally:
                 process.unlock()
@@ -122,7 +123,8 @@ class User:
         while True:
             await asyncio.sleep(4.0)
             for batch_id in sorted(self.submitted):
-                await self._tend(batch_id)
+                with suppress(StoreError):  # next time
+                    await self._tend(batch_id)
             if not self._world.troubled:
                 for _, worker in self._world.living.values():
                     if worker.opening.lacking:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime
 from itertools import count
 from random import Random
@@ -29,12 +29,14 @@ from batchwright.engine.batch_views import NO_END, views_of
 from batchwright.engine.sweeper import SWEEP_EVERY_S, Sweeper, worker_lock_name
 from batchwright.engine.worker import Worker, WorkerParts
 from batchwright.engine.worker_settings import WorkerSettings
+from batchwright.ports.store import Store
 from batchwright.store import blobs, parts, rounds
 from batchwright.store import intake as store_intake
 from batchwright.store.open import open_store
 from world import last_audit
 from world.auditor import Auditor
 from world.coverage import CRASHES, Coverage, CrashPoint, Fault
+from world.databases import Database, StateFile
 from world.laws import Broken, Law
 from world.plan import START_S, Plan, SeatPlan, make_plan
 from world.processes import Crash, Process, WorldLocks
@@ -66,11 +68,11 @@ class World:
         self.coverage = coverage if coverage is not None else Coverage()
         self.loop = VirtualLoop()
         self.loop.set_time(START_S)
-        self.store = open_store(":memory:")
+        self.store = self._open()
         self._connections = self.store._connections  # type: ignore[attr-defined]
         self._hook_commits()
-        driver = self._connections._driver()
-        self.auditor = Auditor(driver.cursor(), self.coverage)
+        self.database = self._database()
+        self.auditor = Auditor(self.database, self.coverage)
         if not self.plan.jumps:
             self.auditor.patience_ms = int(20_000 + 6_000 * self.plan.lease_s)
         self.actor: tuple[Process, str] | None = None
@@ -91,14 +93,30 @@ class World:
         self.reports: list[str] = []
 
     @property
+    def clocks_jump(self) -> bool:
+        return bool(self.plan.jumps)
+
+    @property
     def troubled(self) -> bool:
         return self.loop.time() < START_S + self.plan.trouble_until_s
 
     # ------------------------------------------------------------------------------------------------- transactions
 
+    def _open(self) -> Store:
+        return open_store(":memory:")
+
+    def _database(self) -> Database:
+        return StateFile(self._connections._driver().cursor())
+
     def _hook_commits(self) -> None:
-        """Every transaction of the store passes here: it may fail, its process may die, and the auditor looks."""
         original = self._connections.write
+        self._connections.write = self._watched(original)
+        self._connections.read = original
+
+    def _watched(
+        self, original: Callable[[], AbstractContextManager[Any]]
+    ) -> Callable[[], AbstractContextManager[Any]]:
+        """Every transaction of the store passes here: it may fail, its process may die, and the auditor looks."""
 
         @contextmanager
         def write() -> Iterator[Any]:
@@ -110,18 +128,21 @@ class World:
                     actor[0].crash()
                 if fate is CrashPoint.ERROR_BEFORE:
                     raise StoreError("the disk is full (simulated)")
-            process, call = actor if actor is not None else (None, "")
-            self.auditor.committed(process.worker if process is not None else ("", ""), call)
-            self._note_superseded(actor)
-            if self.auditor.broken is not None:
-                self.loop.stop_soon()
+            self._look_at_commit(actor)
             if fate is CrashPoint.AFTER_COMMIT and actor is not None:
                 actor[0].crash()
             if fate is CrashPoint.ERROR_AFTER:
                 raise StoreError("the connection was lost (simulated)")
 
-        self._connections.write = write
-        self._connections.read = original
+        return write
+
+    def _look_at_commit(self, actor: tuple[Process, str] | None) -> None:
+        """The auditor does, after each one that has landed."""
+        process, call = actor if actor is not None else (None, "")
+        self.auditor.committed(process.worker if process is not None else ("", ""), call)
+        self._note_superseded(actor)
+        if self.auditor.broken is not None:
+            self.loop.stop_soon()
 
     def _fate(self, actor: tuple[Process, str] | None) -> CrashPoint | None:
         if actor is None or not self.troubled:
@@ -158,17 +179,14 @@ class World:
             for other, _ in self.living.values():
                 if other.identity.name == process.identity.name and other is not process:
                     self.auditor.superseded.add(other.worker)
-        elif call == "mark_dead" and self.plan.jumps:
+        elif call == "mark_dead" and self.clocks_jump:
             for other, _ in self.living.values():
                 self.auditor.superseded.add(other.worker) if self._is_marked_dead(other) else None
 
     def _is_marked_dead(self, process: Process) -> bool:
-        row = (
-            self._connections._driver()
-            .cursor()
-            .execute("SELECT dead FROM worker WHERE name = ? AND incarnation = ?", process.worker)
-            .fetchone()
-        )
+        row = self.database.execute(
+            "SELECT dead FROM worker WHERE name = ? AND incarnation = ?", process.worker
+        ).fetchone()
         return bool(row and row[0])
 
     def commit_delays(self) -> tuple[float, float]:
@@ -322,6 +340,7 @@ class World:
             *(self._kill(at_s) for at_s in plan.kills),
             *(self._jump(*jump) for jump in plan.jumps),
             *(self._twin(at_s) for at_s in plan.twins),
+            *self.more(),
         ]
         background = [self.loop.create_task(task) for task in tasks]
         for task in background:
@@ -341,6 +360,13 @@ class World:
         await asyncio.sleep(3 * plan.lease_s)  # whoever died is buried
         for task in background:
             task.cancel()
+
+    def more(self) -> list[Coroutine[Any, Any, None]]:
+        """What goes on in this kind of world besides."""
+        return []
+
+    def hang(self) -> None:
+        """The connection of the transaction that comes now is given up."""
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

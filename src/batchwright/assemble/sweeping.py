@@ -9,27 +9,35 @@ from contextlib import asynccontextmanager
 from batchwright.assemble.machine import Machine, set_clock
 from batchwright.core.errors import BatchwrightError
 from batchwright.engine.sweeper import SWEEP_EVERY_S
+from batchwright.engine.writer import StoreThread
 
 MS = 1000
+Say = Callable[[str], None]
 
 
 @asynccontextmanager
 async def swept(machine: Machine, say: Callable[[str], None], *, retention_s: float = 0.0) -> AsyncIterator[None]:
     """The sweeper runs on beside every command that stays: the rows of another worker that dies meanwhile would
     otherwise be held, and waited for, for ever."""
-    sweeping = asyncio.create_task(_sweep(machine, say, int(retention_s * MS)), name="sweeper")
+    # On a server a pass that deletes for seconds is to hold up no heartbeat and no checkpoint of this process; a state
+    # file lets one write at a time anyway.
+    own = StoreThread("store-sweeper") if machine.settings.database else None
+    passes = _sweep(machine, own or machine.writer, say, keep_ended_ms=int(retention_s * MS))
+    sweeping = asyncio.create_task(passes, name="sweeper")
     try:
         yield
     finally:
         sweeping.cancel()
         await asyncio.wait([sweeping])
+        if own is not None:
+            own.close()
 
 
-async def _sweep(machine: Machine, say: Callable[[str], None], keep_ended_ms: int) -> None:
+async def _sweep(machine: Machine, thread: StoreThread, say: Say, *, keep_ended_ms: int) -> None:
     while True:
         await machine.clock.sleep(SWEEP_EVERY_S)
         try:
             await machine.writer.do(lambda: set_clock(machine.clock, machine.store))
-            await machine.writer.do(lambda: machine.sweeper.sweep(machine.clock.now_ms(), keep_ended_ms=keep_ended_ms))
+            await thread.do(lambda: machine.sweeper.sweep(machine.clock.now_ms(), keep_ended_ms=keep_ended_ms))
         except BatchwrightError as error:
             say(f"The sweeper's pass failed; the next is in {SWEEP_EVERY_S:g} s: {error}")

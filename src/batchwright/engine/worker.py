@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from batchwright.core.errors import NotNow
+from batchwright.core.errors import NotNow, StoreError, WorkerGone
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine import budget
 from batchwright.engine.attempt import Attempts
@@ -240,6 +241,7 @@ class Worker:
                 if isinstance(self._failure, NotNow):
                     self.stop(grace=False)  # what it holds is given back before the reason goes up
                 elif self._failure is not None:
+                    await self._turn_last()
                     raise self._failure
                 if self._finished():
                     break
@@ -263,6 +265,12 @@ class Worker:
             for desk in self.floor.desks.values():
                 if desk.timer is not None:
                     desk.timer.cancel()
+
+    async def _turn_last(self) -> None:
+        """Of a worker that was taken for dead: what came while it learned of that was paid for, and is counted."""
+        if isinstance(self._failure, WorkerGone):
+            with suppress(StoreError):
+                await self._turn()
 
     async def _until_due(self) -> None:
         """Waits for a reason to checkpoint, then for the checkpoint's moment unless it is urgent."""

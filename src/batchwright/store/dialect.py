@@ -141,6 +141,15 @@ def try_turns(connection: Connection, what: Sequence[str]) -> list[str]:
     return [row[0] for row in rows]
 
 
+def take_as_long_as_needed(connection: Connection) -> None:
+    """For this transaction: a change of the tables may take minutes, and others wait for it."""
+    if _has_other_writers(connection):
+        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+        connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
+        driver: Any = connection.connection.dbapi_connection
+        driver.silent_s = None
+
+
 def wake_others(connection: Connection) -> None:
     """Wakes whoever waits for something to do, once this transaction is committed. Only where a batch turns, never with
     each checkpoint: a server lets such commits through one by one. Readers of a SQLite file see every commit."""

@@ -23,7 +23,7 @@ from batchwright.store.schema import (
     tally_count,
 )
 
-SEGMENTS_A_STEP = 1_000
+SEGMENTS_A_STEP = 200
 """Segments that one transaction removes."""
 
 _HIDE = update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(phase="dropping")

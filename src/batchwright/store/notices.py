@@ -18,6 +18,8 @@ LOOK_EVERY_S = 0.2
 """What is read of a batch may be that old."""
 POLL_EVERY = 5
 """Looks after which whoever waits looks for himself, whether anything was told or not: once a second."""
+LISTEN_EVERY = 150
+"""Looks after which the server is asked for a word."""
 DIAL_EVERY = 10
 """Looks between two attempts to listen again."""
 
@@ -64,9 +66,13 @@ class Notices:
         while not self._closing.is_set():
             try:
                 with self._connect() as connection:
-                    connection.execute(f"LISTEN {CHANNEL}")
                     while not self._closing.is_set():
-                        self._count(sum(1 for _ in connection.notifies(timeout=LOOK_EVERY_S, stop_after=1)))
+                        # Said again, it changes nothing, but finds out a connection on which nothing will come.
+                        connection.execute(f"LISTEN {CHANNEL}")
+                        for _ in range(LISTEN_EVERY):
+                            if self._closing.is_set():
+                                break
+                            self._count(sum(1 for _ in connection.notifies(timeout=LOOK_EVERY_S, stop_after=1)))
             except (psycopg.Error, StoreError):
                 for _ in range(DIAL_EVERY):
                     if self._closing.wait(LOOK_EVERY_S):

@@ -6,7 +6,8 @@ where its server never tells it anything, readers and workers look by themselves
 
 A transaction that writes is READ COMMITTED: each statement sees what was committed before it. What must not change
 between two of its statements is locked by the first (`docs/adr/0008-postgresql.md` says which, and in what order). One
-that reads is REPEATABLE READ and read-only: it sees one moment and is in nobody's way.
+that reads is REPEATABLE READ and read-only: it sees one moment and is in nobody's way. Each says in its first message
+how long the server may take (`store.postgres_driver`).
 """
 
 from __future__ import annotations
@@ -31,16 +32,6 @@ WRITERS = 4
 READERS = 8
 """Connections of one process at most, beside the listening one."""
 POOL_WAIT_S = 30.0
-DEFAULTS: dict[str, object] = {
-    "connect_timeout": 10,
-    # A server that has gone without a word is found out in half a minute, not in two hours.
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-    "application_name": "batchwright",
-}
-"""Of a connection, where the URL does not say another."""
 TRIES = 20
 IN_THE_WAY = frozenset(
     {
@@ -70,9 +61,9 @@ class PostgresConnections:
     def __init__(self, url: str, *, shown: str) -> None:
         """`shown`: the URL as people may see it. Raises StoreError where the server cannot be reached or refuses."""
         self._shown = shown
-        self._writers = _engine(url, WRITERS, reads_only=False)
-        self._readers = _engine(url, READERS, reads_only=True)
-        self._notices = Notices(lambda: _connect(url, autocommit=True))
+        self._writers = _engine(url, WRITERS)
+        self._readers = _engine(url, READERS)
+        self._notices = Notices(lambda: _connect(url))
         self._lock = threading.Lock()
         self._commits = 0
         self._closed = False
@@ -119,14 +110,19 @@ class PostgresConnections:
     @contextmanager
     def _on(self, engine: Engine) -> Iterator[Connection]:
         """One transaction. Raises _BrokenBefore where the connection breaks within it."""
+        from batchwright.store.postgres_driver import READING, WRITING, Silent
+
         self._check_open()
+        patience = WRITING if engine is self._writers else READING
         with engine.connect() as connection, connection.begin():
             driver: Any = connection.connection.dbapi_connection
             try:
+                driver.silent_s = patience.silent_s
+                connection.exec_driver_sql(patience.begin)
                 yield connection
             except DBAPIError as error:
-                if not driver.closed:
-                    raise
+                if not driver.closed or isinstance(error.orig, Silent):
+                    raise  # where nothing was said, another connection would only wait as long again
                 # Before the commit was sent: nothing of it can have landed, and another connection may do.
                 if not connection.invalidated:
                     connection.invalidate(error)
@@ -202,13 +198,11 @@ class _BrokenBefore(Exception):
         self.error = error
 
 
-def _engine(url: str, size: int, *, reads_only: bool) -> Engine:
+def _engine(url: str, size: int) -> Engine:
     def connect() -> Any:
-        psycopg = load_psycopg()
-        connection = _connect(url, autocommit=False)
-        level = psycopg.IsolationLevel
-        connection.isolation_level = level.REPEATABLE_READ if reads_only else level.READ_COMMITTED
-        connection.read_only = reads_only
+        connection = _connect(url)
+        # Behind a pooler it may run where another client has listened: what it is told of is not kept.
+        connection.add_notify_handler(lambda notice: None)
         return connection
 
     load_psycopg()
@@ -228,15 +222,11 @@ def _engine(url: str, size: int, *, reads_only: bool) -> Engine:
     )
 
 
-def _connect(url: str, *, autocommit: bool) -> Any:
-    psycopg = load_psycopg()
-    given = psycopg.conninfo.conninfo_to_dict(url)
-    # No statement is prepared on the server: behind a pooler the next transaction may run on another connection.
-    connection = psycopg.connect(**{**DEFAULTS, **given}, autocommit=autocommit, prepare_threshold=None)
-    from batchwright.store.postgres_text import register  # needs the driver
+def _connect(url: str) -> Any:
+    load_psycopg()
+    from batchwright.store.postgres_driver import dial  # needs the driver
 
-    register(connection)
-    return connection
+    return dial(url)
 
 
 _CAUSES: dict[str, str] = {
@@ -249,12 +239,13 @@ _CAUSES: dict[str, str] = {
     "28000": "the server refuses its user",
     "28P01": "the server refuses its user or password",
     "57014": "the server has cancelled a statement that took too long (statement_timeout)",
-    "55P03": "a lock was not had in time (lock_timeout)",
+    "55P03": "a lock was not had in time (lock_timeout): another transaction holds it for too long",
+    "25P03": "the server has ended a transaction in which this process did nothing for too long; it was stopped",
     "42P01": "a table of batchwright is not there any more. Restore it from a backup, or name another database",
 }
-_PASSING = ("08", "53", "57P", "25006")
+_PASSING = ("08", "53", "57P", "57014", "55P03", "25P03", "25006")
 """How the states begin that may be otherwise a moment later: the server comes back, room is made, connections end, a
-standby becomes the primary. Where no state came, there was no connection."""
+standby becomes the primary, what held a statement up is over. Where no state came, there was no connection."""
 _KEPT_CHARS = 300
 """Of what a server says."""
 

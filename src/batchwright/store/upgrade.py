@@ -31,6 +31,7 @@ def upgrade(connections: Connections) -> bool:
     """Makes the schema or brings it up to date; False: it is the present one already. Raises StoreError as above."""
 
     def make(connection: Connection) -> bool:
+        dialect.take_as_long_as_needed(connection)
         # Asked again in its turn: another process may have made or upgraded it meanwhile.
         dialect.wait_for_turn(connection, TURN)
         present = _revision(connection, connections)
