@@ -1,4 +1,5 @@
-"""Fixtures that are shared by all tests: the real model's server and PostgreSQL, started once for those that ask.
+"""Fixtures that are shared by all tests: the real model's server, PostgreSQL and an S3 server, started once for those
+that ask.
 
 Two processes share the tests out between them, file by file (`addopts` in pyproject.toml), and each starts its own.
 """
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["support.local_server", "support.postgres"]
+pytest_plugins = ["support.local_server", "support.postgres", "support.object_server"]
 
 TESTS = Path(__file__).parent
 LONG = ("world", "end_to_end", "exams", "server")

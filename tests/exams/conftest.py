@@ -1,4 +1,7 @@
-"""Each store sits the same exam; after each test the laws are recounted for every batch in it."""
+"""Each store sits the same exam; after each test the laws are recounted for every batch in it.
+
+With bodies in an object store every body is put there, however small.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,26 @@ from pathlib import Path
 import pytest
 
 from batchwright.ports.store import Store
-from batchwright.store.open import open_store
+from batchwright.store import bodies
+from batchwright.store.object_store import ObjectPlace
+from batchwright.store.open import Outlying, open_store
+from support.object_server import ObjectServer, outlying
 from support.postgres import PostgresServer
 
 
-@pytest.fixture(params=["file", "memory", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "postgres":
+@pytest.fixture(params=["file", "memory", "postgres", "file+folder", "postgres+s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    kind, _, beside = request.param.partition("+")
+    objects = None
+    if beside:
+        monkeypatch.setattr(bodies, "INLINE_BYTES", 0)
+        objects = outlying(_place_beside(request, beside, tmp_path))
+    if kind == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")
         with server.database() as url:
-            yield from opened(url)
+            yield from opened(url, objects)
     else:
-        yield from opened(_place_here(request.param, tmp_path))
+        yield from opened(_place_here(kind, tmp_path), objects)
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -32,8 +43,15 @@ def _place_here(kind: str, folder: Path) -> Path | str:
     return folder / "state" / "batchwright.db" if kind == "file" else ":memory:"
 
 
-def opened(place: Path | str) -> Iterator[Store]:
-    found = open_store(place)
+def _place_beside(request: pytest.FixtureRequest, kind: str, folder: Path) -> ObjectPlace:
+    if kind == "folder":
+        return ObjectPlace(url=f"file://{folder}/objects")
+    server: ObjectServer = request.getfixturevalue("object_server")
+    return server.place()
+
+
+def opened(place: Path | str, objects: Outlying | None = None) -> Iterator[Store]:
+    found = open_store(place, objects)
     yield found
     for row in found.find_batches(limit=1_000):
         assert found.check(row.batch_id) == []

@@ -137,7 +137,7 @@ def _lay_around(watch: _Watch) -> None:
     places: Any = (workers, machine)
     open_store = places[1].open_store
     places[0].WorkerParts = partial(WorkerParts, step=watch.step)
-    places[1].open_store = lambda path: _WatchedStore(open_store(path), watch)
+    places[1].open_store = lambda *place: _WatchedStore(open_store(*place), watch)
 
     book, send = Sender._book, OpenAIVendor.send
 

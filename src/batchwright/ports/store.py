@@ -187,7 +187,12 @@ class Store(Keys, FileStore, Webhooks, Protocol):
         """Sets the expired flag on open batches whose deadline has passed; returns all that await closing."""
 
     def sweep_step(self, now_ms: int, keep_superseded_ms: int = 3_600_000, limit: int = 1000) -> int:
-        """Deletes up to `limit` superseded blobs older than that; returns how many."""
+        """Deletes up to `limit` superseded blobs older than that, and as many objects of such; returns how many.
+        Raises ObjectsAway where the object store does not answer: what it holds goes later."""
+
+    def sweep_orphans(self, now_ms: int, limit: int = 1000) -> int:
+        """Looks at the next `limit` objects of this store, once around a day, and deletes those older than a day that
+        no row names; returns how many. Without an object store it does nothing. Raises ObjectsAway."""
 
     def take_lease(self, name: str, owner: WorkerId, now_ms: int, lease_ms: int) -> bool:
         """A named lease (the sweeper's): true if it is now the owner's."""
