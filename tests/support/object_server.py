@@ -28,7 +28,7 @@ class ObjectServer:
         host, port = self._server.get_host_and_port()
         self.port = port
         self.endpoint = f"http://{host}:{port}"
-        import boto3
+        import boto3  # type: ignore[import-untyped]  # it has no types
 
         self.client: Any = boto3.client(
             "s3",

@@ -16,9 +16,9 @@
     └── StoreError           the state folder: too new, damaged, full, gone, on a network file system; or the
         │                    temporary one
         ├── WorkerGone       a worker has lost its hold on its rows; another may begin in its place
-        ├── StoreAway        a database's server cannot be reached or takes nothing just now: what was asked may be
-        │                    asked again
-        └── ObjectsAway      the object store of the bodies does not answer; nothing was written that names anything
+        └── StoreAway        a database's server cannot be reached or takes nothing just now: what was asked may be
+            │                asked again
+            └── ObjectsAway  the same of the object store of its bodies; nothing was written that names anything
 
 Anything else that escapes is a bug of ours.
 """
@@ -123,5 +123,5 @@ AWAY_MAX_S = 600.0
 upgrade are over by then. What it holds are answers that were paid for."""
 
 
-class ObjectsAway(StoreError):
+class ObjectsAway(StoreAway):
     """What was to be done can be done again, as it is, once the store answers."""

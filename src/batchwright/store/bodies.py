@@ -90,6 +90,7 @@ class Bodies:
         self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._cached = 0
         self._pool: ThreadPoolExecutor | None = None
+        self._probed = False
 
     # reading -----------------------------------------------------------------------------------------------------
 
@@ -159,6 +160,12 @@ class Bodies:
                 self._cached += len(whole)
             while self._cached > CACHE_BYTES:
                 self._cached -= len(self._cache.popitem(last=False)[1])
+
+    def probe(self) -> None:
+        """Before anything is sent or taken in, once: raises StoreError where the object store cannot be used."""
+        if self.objects is not None and not self._probed:
+            self.objects.probe(f"{self.under}/probe/{self._writer}")
+            self._probed = True
 
     # writing -----------------------------------------------------------------------------------------------------
 

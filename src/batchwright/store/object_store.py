@@ -215,7 +215,12 @@ class RemoteObjects:
         return found
 
     def delete(self, names: Sequence[str]) -> None:
-        if names:
+        if not names:
+            return
+        try:
+            self._do(lambda: self._obstore.delete(self._client, list(names)))
+        except ObjectsAway:
+            # Deletes of many go as a POST, which the client never sends again by itself.
             self._do(lambda: self._obstore.delete(self._client, list(names)))
 
     def listed(self, under: str, after: str, limit: int) -> list[ListedObject]:

@@ -51,7 +51,8 @@ def open_store(place: Path | str, outlying: Outlying | None = None) -> Store:
     schema. A state file of an earlier schema is brought up to date, and an empty database is filled.
 
     `outlying`: larger bodies are put there from now on, and a store that has some there is opened with the same alone;
-    StoreError else, and where it cannot be written to.
+    StoreError else, and where a new one cannot be written to. (One that is known is looked at before a worker begins
+    or a batch is taken in: who only looks on asks it for nothing.)
     """
     connections = connect(place)
     try:
@@ -73,8 +74,8 @@ def _bodies(connections: Connections, outlying: Outlying | None) -> Bodies:
         )
     if outlying is None:
         return Bodies(connections)
-    outlying.objects.probe(f"{state or outlying.state}/probe/{outlying.writer}")
     if not url:
+        outlying.objects.probe(f"{outlying.state}/probe/{outlying.writer}")
         state = connections.transact(partial(_settle_place, url=given, state=outlying.state))
     return Bodies(connections, outlying.objects, under=state, writer=outlying.writer)
 

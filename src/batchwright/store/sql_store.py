@@ -73,6 +73,7 @@ class SqlStore:
     # intake ------------------------------------------------------------------------------------------------------
 
     def create_batch(self, batch: NewBatch, segments: Sequence[NewSegment] = (), *, close: bool = False) -> None:
+        self._bodies.probe()
         pieces = list(intake.chunks(segments)) or [()]
         for position, piece in enumerate(pieces):
             closes = close and position == len(pieces) - 1
@@ -108,6 +109,7 @@ class SqlStore:
     # work --------------------------------------------------------------------------------------------------------
 
     def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
+        self._bodies.probe()
         self._connections.transact(
             lambda connection: workers.register(connection, worker, host=host, pid=pid, now_ms=now_ms)
         )
@@ -384,6 +386,7 @@ class SqlStore:
     # files -------------------------------------------------------------------------------------------------------
 
     def begin_file(self, file_id: str, account: str, *, owner: str, now_ms: int) -> None:
+        self._bodies.probe()
         self._connections.transact(lambda connection: files.begin(connection, (file_id, account, owner), now_ms))
 
     def add_pieces(self, file_id: str, packed: Sequence[bytes]) -> None:

@@ -1,0 +1,29 @@
+"""Object stores as the settings name them: beside the database, and of inputs and outputs. Imported for those alone."""
+
+from __future__ import annotations
+
+from batchwright.fabric.system import SystemChance
+from batchwright.settings import Settings
+from batchwright.store.object_store import ObjectPlace, open_objects
+from batchwright.store.open import Outlying
+
+WORDS_OF_TRUE = ("1", "true", "yes", "on")
+
+
+def object_place(settings: Settings, url: str) -> ObjectPlace:
+    """How the store of this URL is spoken to."""
+    allow_http = settings.process_environment().get("AWS_ALLOW_HTTP", "").strip().lower() in WORDS_OF_TRUE
+    return ObjectPlace(
+        url=url,
+        endpoint=settings.blobs_endpoint,
+        region=settings.blobs_region,
+        virtual_host=settings.blobs_virtual_host,
+        encryption=settings.blobs_encryption,
+        allow_http=allow_http,
+    )
+
+
+def outlying(settings: Settings, chance: SystemChance) -> Outlying:
+    """Of the setting `blobs`. Raises UsageError for one that cannot be right."""
+    objects = open_objects(object_place(settings, settings.blobs))
+    return Outlying(objects=objects, writer=chance.hex_id(8), state=chance.hex_id(12))
