@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from batchwright.fabric.system import SystemChance
 from batchwright.settings import Settings
+from batchwright.store.object_files import StoredFiles
 from batchwright.store.object_store import ObjectPlace, open_objects
 from batchwright.store.open import Outlying
 
@@ -21,6 +22,10 @@ def object_place(settings: Settings, url: str) -> ObjectPlace:
         encryption=settings.blobs_encryption,
         allow_http=allow_http,
     )
+
+
+def stored_files(settings: Settings) -> StoredFiles:
+    return StoredFiles(lambda url: object_place(settings, url))
 
 
 def outlying(settings: Settings, chance: SystemChance) -> Outlying:

@@ -19,6 +19,7 @@ from batchwright.core.errors import UsageError
 from batchwright.core.gate import OnGate
 from batchwright.core.routes import model_of_file
 from batchwright.core.row_options import RowOptions
+from batchwright.runner.object_inputs import OpenObjects
 from batchwright.runner.progress import ProgressKind
 from batchwright.runner.request import Delivery, Pace, RunRequest
 from batchwright.settings import endpoints, layers, routes
@@ -154,6 +155,7 @@ class Settings:
         source: str | Path | Iterable[object],
         *,
         delivery: Delivery,
+        objects: OpenObjects | None = None,
         params: Mapping[str, object] | None = None,
         prompt: str = "",
         system: str = "",
@@ -180,6 +182,7 @@ class Settings:
         )
         return RunRequest(
             source=source,
+            objects=objects,
             delivery=delivery,
             pace=self.pace,
             rows=rows,

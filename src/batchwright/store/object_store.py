@@ -60,17 +60,6 @@ class ObjectPlace:
     allow_http: bool = False
     """Also where the endpoint is not on this machine."""
 
-    def at(self, url: str) -> ObjectPlace:
-        """Another place, spoken to likewise."""
-        return ObjectPlace(
-            url=url.rstrip("/"),
-            endpoint=self.endpoint,
-            region=self.region,
-            virtual_host=self.virtual_host,
-            encryption=self.encryption,
-            allow_http=self.allow_http,
-        )
-
 
 def open_objects(place: ObjectPlace) -> Objects:
     """Nothing is asked yet. Raises UsageError for what cannot be right, StoreError where the extra is missing."""
@@ -79,10 +68,6 @@ def open_objects(place: ObjectPlace) -> Objects:
 
         return FolderObjects(folder_of(place.url))
     return RemoteObjects(place)
-
-
-def is_object_url(text: str) -> bool:
-    return text.startswith(tuple(f"{scheme}://" for scheme in SCHEMES))
 
 
 def folder_of(url: str) -> Path:
