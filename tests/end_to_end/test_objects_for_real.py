@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from batchwright.store.open import open_store
 from support.command_line import CommandLine
 from support.fault_proxy import Fault, fault_proxy
-from support.object_server import KEYS, ObjectServer
+from support.object_server import KEYS, ObjectServer, outlying
 from support.scripted_vendor import ScriptedVendor
 
 ROWS = 60
+DAY_MS = 24 * 3_600_000
 SIMULATED = ("--simulate", "-m", "m")
 
 
@@ -90,6 +94,38 @@ def test_a_worker_waits_for_a_store_that_is_away_and_sends_nothing_meanwhile(
         assert ended.code == 0, ended.err
         assert len(command.lines()) == ROWS
         assert len(vendor.hits) == ROWS
+
+
+def test_a_run_that_is_killed_between_put_and_commit_goes_on_and_loses_nothing(
+    tmp_path: Path, object_server: ObjectServer
+) -> None:
+    url = object_server.url()
+    place = {"BATCHWRIGHT_BLOBS": url, "BATCHWRIGHT_BLOBS_ENDPOINT": object_server.endpoint}
+    command = CommandLine(tmp_path, **KEYS, **place, BATCHWRIGHT_CHECKPOINT_INTERVAL="20ms")
+    command.write("rows.jsonl", rows())
+    with ScriptedVendor() as vendor:
+        to = ("--base-url", vendor.base_url, "--api-key-env", "", "-m", "m", "-c", "4", "--max-attempts", "20")
+        run = ("run", "rows.jsonl", "-o", "out.jsonl", *to, "--json", "--progress", "none")
+        for number, point in enumerate(("before object put:3", "after object put:3", "after object put:4", "commit:9")):
+            watched = ("-m", "support.watched_command", str(tmp_path / f"account{number}"), point)
+            ended = command.start(*run, program=watched).end()
+            assert ended.code == -signal.SIGKILL, f"it was not killed: {ended.code}, {ended.err}"
+        ended = command(*run)
+        assert ended.code == 0, ended.err
+        assert ended.report["adds_up"]
+        assert [line["custom_id"] for line in command.lines()] == [f"r{row}" for row in range(ROWS)]
+        sent = Counter(hit.text for hit in vendor.hits)
+        assert ended.report["possible_double_payments"] >= sum(count - 1 for count in sent.values())
+    objects = outlying(object_server.place(url))
+    store = open_store(command.state / "batchwright.sqlite", objects)
+    assert [store.check(batch.batch_id) for batch in store.find_batches()] == [[]]
+    before = object_server.names(url)
+    later_ms = max(each.modified_ms for each in objects.objects.listed(before[0].split("/")[0], "", 1_000)) + 2 * DAY_MS
+    orphans = store.sweep_orphans(later_ms)
+    assert orphans >= 2, "an object a kill after its put"
+    assert [store.check(batch.batch_id) for batch in store.find_batches()] == [[]]
+    assert len(object_server.names(url)) == len(before) - orphans
+    store.close()
 
 
 def test_input_and_output_are_objects(command: CommandLine, object_server: ObjectServer) -> None:
