@@ -24,7 +24,7 @@ SIMULATED = ("--simulate", "-m", "m")
 
 @pytest.fixture
 def command(tmp_path: Path, object_server: ObjectServer) -> CommandLine:
-    return CommandLine(tmp_path, **KEYS, AWS_ENDPOINT_URL=object_server.endpoint, AWS_ALLOW_HTTP="true")
+    return CommandLine(tmp_path, **KEYS, AWS_ENDPOINT_URL=object_server.endpoint)
 
 
 def rows(count: int = ROWS) -> list[dict[str, str]]:

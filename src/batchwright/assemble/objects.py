@@ -8,15 +8,19 @@ from batchwright.store.object_files import StoredFiles
 from batchwright.store.object_store import ObjectPlace, open_objects
 from batchwright.store.open import Outlying
 
+ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+"""The first that is set, as others read them."""
 WORDS_OF_TRUE = ("1", "true", "yes", "on")
 
 
 def object_place(settings: Settings, url: str) -> ObjectPlace:
     """How the store of this URL is spoken to."""
-    allow_http = settings.process_environment().get("AWS_ALLOW_HTTP", "").strip().lower() in WORDS_OF_TRUE
+    environ = settings.process_environment()
+    named = next((environ[name] for name in ENDPOINT_VARIABLES if name in environ), "")
+    allow_http = environ.get("AWS_ALLOW_HTTP", "").strip().lower() in WORDS_OF_TRUE
     return ObjectPlace(
         url=url,
-        endpoint=settings.blobs_endpoint,
+        endpoint=settings.blobs_endpoint or named,
         region=settings.blobs_region,
         virtual_host=settings.blobs_virtual_host,
         encryption=settings.blobs_encryption,

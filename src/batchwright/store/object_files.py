@@ -81,7 +81,7 @@ class StoredFiles:
         if not parts.netloc or not (parts.path.strip("/") or url.is_prefix) or parts.query or parts.fragment:
             raise UsageError(f"{url}: expected {parts.scheme}://BUCKET/NAME")
         if bucket not in self._clients:
-            self._clients[bucket] = open_client(self._place_of(bucket))
+            self._clients[bucket] = open_client(self._place_of(bucket), patient=True)
         return self._clients[bucket], parts.path.removeprefix("/")
 
 

@@ -23,10 +23,12 @@ T = TypeVar("T")
 
 SCHEMES = ("s3", "gs", "az", "file")
 CONNECT_S = 5
-REQUEST_S = 15
-RETRY_S = 8
+REQUEST_S = 10
+RETRY_S = 6
 """A request is not begun again after so long. With `REQUEST_S` it bounds how long a worker's thread of the store is
-held up, which renews its lease too: less than the lease's half in all but the worst case, and then nothing is lost."""
+held up, which renews its lease too: about the lease's half, and where it is more nothing is lost but time."""
+PATIENT_S = 120
+"""Both of inputs and outputs, whose blocks are large and hold nothing up."""
 TRIES = 4
 KEPT_CHARS = 300
 """Of what a store says."""
@@ -43,6 +45,9 @@ _HELP = {
     "AuthorizationHeaderMalformed": "the region is wrong; say which with AWS_REGION or the setting blobs_region",
     "IllegalLocationConstraintException": "the region is wrong; say which with AWS_REGION or the setting blobs_region",
 }
+
+_ASKED_THE_MACHINE = ("169.254.169.254", "169.254.170.", "metadata.google.internal", "credential")
+"""Where credentials are looked for last: what fails there says that none were given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +94,7 @@ def load_obstore() -> Any:
     return obstore
 
 
-def open_client(place: ObjectPlace) -> Any:
+def open_client(place: ObjectPlace, *, patient: bool = False) -> Any:
     """obstore's own, below the URL's prefix. Raises UsageError, StoreError."""
     obstore = load_obstore()
     parts = urlsplit(place.url)
@@ -98,12 +103,12 @@ def open_client(place: ObjectPlace) -> Any:
         raise UsageError(f"{_shown(place.url)}: expected s3://BUCKET/PREFIX, gs://..., az://... or file:///FOLDER")
     options = {
         "connect_timeout": timedelta(seconds=CONNECT_S),
-        "timeout": timedelta(seconds=REQUEST_S),
+        "timeout": timedelta(seconds=PATIENT_S if patient else REQUEST_S),
         "allow_http": place.allow_http or is_loopback(place.endpoint),
     }
     retry = {
         "max_retries": TRIES,
-        "retry_timeout": timedelta(seconds=RETRY_S),
+        "retry_timeout": timedelta(seconds=PATIENT_S if patient else RETRY_S),
         "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 2},
     }
     common: dict[str, Any] = {"prefix": prefix or None, "client_options": options, "retry_config": retry}
@@ -123,8 +128,8 @@ def _s3_options(place: ObjectPlace, bucket: str) -> dict[str, Any]:
         endpoint = urlsplit(place.endpoint)
         if endpoint.scheme == "http" and not (place.allow_http or is_loopback(place.endpoint)):
             raise UsageError(
-                f"blobs_endpoint {place.endpoint}: over http everybody on the way reads the bodies; give https, or set "
-                "AWS_ALLOW_HTTP=true where that way is yours alone"
+                f"The object store's endpoint {place.endpoint}: over http everybody on the way reads the bodies; give "
+                "https, or set AWS_ALLOW_HTTP=true where that way is yours alone"
             )
         found["endpoint"] = (
             f"{endpoint.scheme}://{bucket}.{endpoint.netloc}" if place.virtual_host else place.endpoint.rstrip("/")
@@ -239,8 +244,11 @@ def refused(url: str, error: Exception) -> StoreError:
     code, status = _CODE.search(text), _STATUS.search(text)
     help_ = _HELP.get(code[1]) if code else None
     number = int(status[1]) if status else 0
-    if help_ is None and "credential" in text.lower():
-        help_ = "no credentials were found, or they were refused; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY hold them"
+    if help_ is None and any(words in text for words in _ASKED_THE_MACHINE):
+        help_ = (
+            "no credentials were found in its variables (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_..., "
+            "AZURE_...), and this machine has no role of its own"
+        )
     if help_ is None and number in (301, 307):
         help_ = _HELP["PermanentRedirect"]
     if help_ is None and number in (401, 403):
