@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from batchwright.fabric.system import SystemChance
 from batchwright.settings import Settings
+from batchwright.store.object_exports import StoredExports
 from batchwright.store.object_files import StoredFiles
 from batchwright.store.object_store import ObjectPlace, open_objects
 from batchwright.store.open import Outlying
@@ -30,6 +31,13 @@ def object_place(settings: Settings, url: str) -> ObjectPlace:
 
 def stored_files(settings: Settings) -> StoredFiles:
     return StoredFiles(lambda url: object_place(settings, url))
+
+
+def stored_exports(settings: Settings, mark: str) -> StoredExports | None:
+    """None: nobody can be given a link to what lies there."""
+    if settings.blobs.startswith("file:"):
+        return None
+    return StoredExports(object_place(settings, settings.blobs), mark)
 
 
 def outlying(settings: Settings, chance: SystemChance) -> Outlying:

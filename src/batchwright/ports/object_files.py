@@ -38,3 +38,13 @@ class ObjectFiles(Protocol):
 
     def write(self, url: ObjectURL) -> ObjectWriter:
         """Raises StoreError."""
+
+
+class Exports(Protocol):
+    """Exports that are written once as objects of the object store, where whoever has a link takes them from. They go
+    with the store's orphans, a day after they were written. Methods raise StoreError."""
+
+    def link(self, name: str) -> str:
+        """A link that anybody can read it with for an hour; empty: there is no such object, or no such link."""
+
+    def write(self, name: str) -> ObjectWriter: ...

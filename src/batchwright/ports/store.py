@@ -308,6 +308,9 @@ class Store(Keys, FileStore, Webhooks, Protocol):
         """The moment by the server's clock, which all its workers' leases and deadlines go by; `own_ms`, the caller's,
         where the database is on this machine."""
 
+    def object_mark(self) -> str:
+        """What the names of this store's objects begin with; empty: it has no object store."""
+
     def check(self, batch_id: str) -> list[str]:
         """Recounts the laws of the module's docstring for one batch; a sentence for each that does not hold."""
 

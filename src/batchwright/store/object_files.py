@@ -70,9 +70,9 @@ class StoredFiles:
         if any(before[mark] != after[mark] for mark in ("size", "last_modified", "e_tag")):
             raise _changed(found.url)
 
-    def write(self, url: ObjectURL) -> _Upload:
+    def write(self, url: ObjectURL) -> Upload:
         client, name = self._at(url)
-        return _Upload(client, name, str(url))
+        return Upload(client, name, str(url))
 
     def _at(self, url: ObjectURL) -> tuple[Any, str]:
         """(The bucket's client, the object's name)."""
@@ -85,7 +85,7 @@ class StoredFiles:
         return self._clients[bucket], parts.path.removeprefix("/")
 
 
-class _Upload:
+class Upload:
     """Implements `ports.object_files.ObjectWriter`: obstore takes the blocks from a thread of its own, as they come."""
 
     def __init__(self, client: Any, name: str, url: str) -> None:

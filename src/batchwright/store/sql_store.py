@@ -463,6 +463,9 @@ class SqlStore:
     def now_ms(self, own_ms: int) -> int:
         return self._connections.look(lambda connection: dialect.now_ms(connection, own_ms))
 
+    def object_mark(self) -> str:
+        return self._bodies.under
+
     def check(self, batch_id: str) -> list[str]:
         return self._bodies.look(lambda connection, reader: checking.check(connection, batch_id, reader))
 
