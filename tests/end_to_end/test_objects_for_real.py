@@ -86,12 +86,13 @@ def test_a_worker_waits_for_a_store_that_is_away_and_sends_nothing_meanwhile(
         )
         running.until(vendor, lambda seen: len(seen.hits) >= 8)
         proxy.always = Fault.UNAVAILABLE
-        running.wait_for("waits; nothing is sent meanwhile")
+        running.wait_for("waits for the object store")
         sent = len(vendor.hits)
         assert sent < ROWS
         proxy.always = None
         ended = running.end()
         assert ended.code == 0, ended.err
+        assert "the object store is there again" in ended.err
         assert len(command.lines()) == ROWS
         assert len(vendor.hits) == ROWS
 

@@ -26,8 +26,9 @@ class Landing:
         self.next_s = 0.0
         """When the next one is due, unless it is urgent."""
         self._away_since_s: float | None = None
+        """When a commit first found the database, or the object store, away; None: it is there, as far as is known."""
         self._away = ""
-        """When a commit first found the database away; None: it is there, as far as is known."""
+        """Which of them."""
 
     async def land(self, proposal: Proposal) -> Landed:
         """Commits, and where that fails tries again: the same checkpoint, sending nothing meanwhile.
