@@ -134,6 +134,33 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path) -> None:
     assert flag_of("api_key_env") == "--api-key-env"
 
 
+@pytest.mark.parametrize(
+    ("environment", "interval_s"),
+    [
+        ({}, 0.02),
+        ({"BATCHWRIGHT_DATABASE": "postgresql://h/d"}, 0.25),
+        ({"BATCHWRIGHT_BLOBS": "s3://bucket/prefix/"}, 2.0),
+        ({"BATCHWRIGHT_BLOBS": "file:///folder", "BATCHWRIGHT_DATABASE": "postgresql://h/d"}, 2.0),
+        ({"BATCHWRIGHT_BLOBS": "s3://bucket", "BATCHWRIGHT_CHECKPOINT_INTERVAL": "1s"}, 1.0),
+    ],
+)
+def test_checkpoints_come_as_often_as_the_store_can_take_them(
+    tmp_path: Path, environment: dict[str, str], interval_s: float
+) -> None:
+    settings = Places(tmp_path, environment=environment).load()
+    assert settings.checkpoint_interval_s == interval_s
+    assert not settings.blobs.endswith("/")
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://", "s3:/b", "https://b/p", "s3://key:secret@b/p", "file://relative", "s3://b?x=1"]
+)
+def test_what_is_no_object_store_is_refused_and_not_repeated(tmp_path: Path, url: str) -> None:
+    with pytest.raises(UsageError, match="expected s3://BUCKET/PREFIX") as refused:
+        Places(tmp_path, environment={"BATCHWRIGHT_BLOBS": url}).load()
+    assert "secret" not in str(refused.value)
+
+
 def test_a_heartbeat_must_fit_twice_into_a_lease(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="heartbeat is 5 s and lease 8 s"):
         Places(tmp_path, user="lease = '8s'").load()
