@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from batchwright.core.errors import ObjectsAway, StoreError
 from batchwright.ports.blobs import ListedObject, Objects
+from batchwright.ports.store import ClaimRequest
 from batchwright.store import bodies, checkpointing, objects_sweep, parts
 from batchwright.store.folder_objects import FolderObjects
 from batchwright.store.open import Outlying, open_store
@@ -215,7 +216,8 @@ def test_segments_that_cannot_be_read_are_given_back(objects: Counted) -> None:
     submit(store, "batch_a", [new_segment(0, padding=bodies.INLINE_BYTES), new_segment(1)])
     objects.away.add("get")
     worker = Worker(store)
-    assert [held.key.number for held in worker.claim(limit=2)] == [1]
+    result = worker.checkpoint(claim=ClaimRequest(limit=2))
+    assert ([claimed.key.number for claimed in result.claimed], result.given_back) == ([1], 1)
     objects.away.clear()
     assert [held.key.number for held in worker.claim(limit=2)] == [0]
     store.close()

@@ -412,8 +412,9 @@ class Worker:
         found_nothing = proposal.claim is not None and not proposal.claim.full_lanes and not result.claimed
         if found_nothing:
             self._claim_after_s = now_s + (self.settings.wake_poll_s if floor.segments else self.settings.idle_poll_s)
-            self.closing.nothing_claimable()
-        self._idle = found_nothing
+            if not result.given_back:
+                self.closing.nothing_claimable()
+        self._idle = found_nothing and not result.given_back
         budget.give_all(floor.contexts, result, stopping=self.stopping)
         self.closing.signalled(result.signals, now_s)
         self._leave_batches(result.signals, now_s)

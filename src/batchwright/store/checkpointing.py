@@ -129,7 +129,8 @@ def run(bodies: Bodies, checkpoint: Checkpoint) -> CheckpointResult:
     )
     ready = _Ready(parts.place_merged(bodies, merged), outer)
     result, claims = bodies.transact(partial(_write, checkpoint=checkpoint, ready=ready))
-    return replace(result, claimed=claiming.complete(bodies, claims))
+    claimed = claiming.complete(bodies, claims)
+    return replace(result, claimed=claimed, given_back=len(claims.taken) - len(claimed))
 
 
 def _part_key(checkpoint: Checkpoint) -> str:

@@ -291,9 +291,11 @@ def complete(bodies: Bodies, claims: Claims) -> list[ClaimedSegment]:
     claimed: list[ClaimedSegment] = []
     unread: list[StoredRow] = []
     for taken in claims.taken:
-        try:
-            known = taken.known or bodies.look(partial(_read_taken, row=taken.row))
-        except ObjectsAway:
+        known = taken.known
+        if known is None and not unread:  # one that was waited for in vain is enough
+            with suppress(ObjectsAway):
+                known = bodies.look(partial(_read_taken, row=taken.row))
+        if known is None:
             unread.append(taken.row)
         else:
             claimed.append(_claimed(taken.row, known, taken.resolution))
