@@ -138,6 +138,7 @@ def test_input_and_output_are_objects(command: CommandLine, object_server: Objec
     assert f"{url}/out.jsonl.gz" in ended.err
     written = lines(gzip.decompress(object_server.get(f"{url}/out.jsonl.gz")))
     assert [line["custom_id"] for line in written] == [f"r{row}" for row in range(ROWS)]
+    assert "batch_" in command("list", "--source", f"{url}/rows.jsonl.gz").out
     # The same bytes as a file are the same input: nothing is sent again.
     (command.folder / "rows.jsonl.gz").write_bytes(object_server.get(f"{url}/rows.jsonl.gz"))
     again = command("run", "rows.jsonl.gz", "-o", "out.jsonl", *SIMULATED)
