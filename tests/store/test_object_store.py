@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,20 @@ def test_tries_are_bounded(object_server: ObjectServer, proxy: FaultProxy, monke
     with pytest.raises(ObjectsAway, match="does not answer"):
         behind.put("s/a", b"x")
     assert len(proxy.seen) == 2
+
+
+def test_objects_of_a_folder_come_and_go_beside_each_other(tmp_path: Path) -> None:
+    one, other = (open_objects(ObjectPlace(url=f"file://{tmp_path}/objects")) for _ in range(2))
+
+    def come_and_go(objects: Objects, name: str) -> None:
+        for _ in range(100):
+            objects.put(f"s/part/{name}", b"x")
+            assert objects.get(f"s/part/{name}") == b"x"
+            objects.delete([f"s/part/{name}"])
+
+    with ThreadPoolExecutor(2) as pool:
+        for running in [pool.submit(come_and_go, one, "a"), pool.submit(come_and_go, other, "b")]:
+            running.result()
 
 
 def test_what_is_wrong_with_a_bucket_is_said(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from batchwright.ports.blobs import ListedObject
 
 PART = ".part"
 """Ends the name of a file that is not an object yet; no object's name does."""
+PUT_TRIES = 5
 
 
 class FolderObjects:
@@ -41,6 +42,17 @@ class FolderObjects:
             ) from error
 
     def put(self, name: str, data: bytes) -> None:
+        for _ in range(PUT_TRIES - 1):
+            # Another process may remove a folder of the name, empty as it was, a moment after it was made here.
+            with suppress(_FolderGone):
+                return self._put(name, data)
+        try:
+            return self._put(name, data)
+        except _FolderGone as error:
+            raise self._away(error.error) from error
+
+    def _put(self, name: str, data: bytes) -> None:
+        """Raises _FolderGone."""
         path = self._folder / name
         unfinished = path.with_name(f"{path.name}.{os.getpid()}-{next(self._numbers)}{PART}")
         try:
@@ -51,6 +63,8 @@ class FolderObjects:
                 os.fsync(file.fileno())
             os.replace(unfinished, path)
             _to_disk(path.parent)
+        except FileNotFoundError as error:
+            raise _FolderGone(error) from error
         except OSError as error:
             with suppress(OSError):
                 unfinished.unlink()
@@ -122,6 +136,12 @@ class FolderObjects:
             f"The object store {self.url} cannot be read or written ({error.strerror or error}). Check the folder and "
             "its disk; what was confirmed is not lost."
         )
+
+
+class _FolderGone(Exception):
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _removed(folder: Path) -> bool:
