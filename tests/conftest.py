@@ -1,4 +1,4 @@
-"""Fixtures that are shared by all tests: servers (the real model, PostgreSQL, PgBouncer), started once for who asks.
+"""Fixtures that all tests share: servers (the real model, PostgreSQL, PgBouncer, S3), started once for those that ask.
 
 Two processes share the tests out between them, file by file (`addopts` in pyproject.toml), and each starts its own.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["support.local_server", "support.postgres", "support.pgbouncer"]
+pytest_plugins = ["support.local_server", "support.postgres", "support.pgbouncer", "support.object_server"]
 
 TESTS = Path(__file__).parent
 LONG = ("world", "end_to_end", "exams", "server")

@@ -29,8 +29,9 @@ def each_command() -> Iterator[tuple[str, click.Command]]:
         yield from command.commands.items() if isinstance(command, click.Group) else ((name, command),)
 
 
-def test_every_command_that_opens_the_store_has_the_option() -> None:
-    without = {name for name, one in each_command() if all(param.name != "database" for param in one.params)}
+@pytest.mark.parametrize("option", ["database", "blobs", "blobs_endpoint"])
+def test_every_command_that_opens_the_store_has_the_option(option: str) -> None:
+    without = {name for name, one in each_command() if all(param.name != option for param in one.params)}
     assert without - {"install"} == {"validate"}
     assert set(WITHOUT_STORE) == {"validate", "model"}
 

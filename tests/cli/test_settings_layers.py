@@ -110,6 +110,11 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path) -> None:
         "timeout": "2m",
         "deadline": "2h",
         "database": "postgresql://me@db.example.com/batches",
+        "blobs": "s3://bucket/prefix",
+        "blobs_endpoint": "https://s3.example.com",
+        "blobs_region": "eu-central-1",
+        "blobs_virtual_host": "true",
+        "blobs_encryption": "aws:kms",
         "checkpoint_interval": "50ms",
         "lease": "1m",
         "heartbeat": "10s",
@@ -131,6 +136,33 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path) -> None:
     assert (settings.rpm, settings.tpm, settings.max_attempts, settings.model) == (8, 8, 8, "8")
     assert settings.hosts == Hosts(ray="10.0.0.5:6379", ray_min=8, ray_max=8, ray_cpus=8.0)
     assert flag_of("api_key_env") == "--api-key-env"
+
+
+@pytest.mark.parametrize(
+    ("environment", "interval_s"),
+    [
+        ({}, 0.02),
+        ({"BATCHWRIGHT_DATABASE": "postgresql://h/d"}, 0.25),
+        ({"BATCHWRIGHT_BLOBS": "s3://bucket/prefix/"}, 2.0),
+        ({"BATCHWRIGHT_BLOBS": "file:///folder", "BATCHWRIGHT_DATABASE": "postgresql://h/d"}, 2.0),
+        ({"BATCHWRIGHT_BLOBS": "s3://bucket", "BATCHWRIGHT_CHECKPOINT_INTERVAL": "1s"}, 1.0),
+    ],
+)
+def test_checkpoints_come_as_often_as_the_store_can_take_them(
+    tmp_path: Path, environment: dict[str, str], interval_s: float
+) -> None:
+    settings = Places(tmp_path, environment=environment).load()
+    assert settings.checkpoint_interval_s == interval_s
+    assert not settings.blobs.endswith("/")
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://", "s3:/b", "https://b/p", "s3://key:secret@b/p", "file://relative", "s3://b?x=1"]
+)
+def test_what_is_no_object_store_is_refused_and_not_repeated(tmp_path: Path, url: str) -> None:
+    with pytest.raises(UsageError, match="expected s3://BUCKET/PREFIX") as refused:
+        Places(tmp_path, environment={"BATCHWRIGHT_BLOBS": url}).load()
+    assert "secret" not in str(refused.value)
 
 
 def test_a_heartbeat_must_fit_twice_into_a_lease(tmp_path: Path) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import select
 
-from batchwright.ports.blobs import Blobs
-from batchwright.store import intake, parts
-from batchwright.store.blobs import TableBlobs
+from batchwright.store import blobs, intake, parts
 from batchwright.store.open import open_store
 from batchwright.store.schema import blob, metadata
 from batchwright.store.sql_store import SqlStore
@@ -77,11 +75,10 @@ def test_a_blob_is_there_until_it_is_deleted() -> None:
     connections = SqliteConnections(None)
     with connections.write() as connection:
         metadata.create_all(connection)
-        blobs: Blobs = TableBlobs(connection)
-        blobs.put("a", b"one")
-        assert blobs.get("a") == b"one"
-        blobs.delete(["a", "b"])
-        blobs.delete([])
+        blobs.put(connection, "a", b"one")
+        assert blobs.find(connection, "a") == b"one"
+        blobs.discard(connection, ["a", "b"])
+        blobs.discard(connection, [])
         with pytest.raises(KeyError):
-            blobs.get("a")
+            blobs.find(connection, "a")
     connections.close()

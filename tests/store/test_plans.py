@@ -59,6 +59,8 @@ STATEMENTS = {
     "frames": parts._FRAMES,
     "supersede": blobs._SUPERSEDE,
     "sweep": blobs._SWEEP,
+    "blob": blobs._FIND,
+    "objects to sweep": blobs._OLD_OBJECTS,
     "unheld": closing._UNHELD,
     "expire": closing._EXPIRE,
     "awaiting": closing._AWAITING,

@@ -28,6 +28,7 @@ from batchwright.engine.worker import WorkerParts
 from batchwright.runner import export
 from batchwright.store import dropping, repricing, rounds
 from batchwright.store import files as store_files
+from batchwright.store.object_store import RemoteObjects
 from batchwright.vendors.openai import OpenAIVendor
 
 LAYOUT = struct.Struct("=QQQ")
@@ -137,7 +138,7 @@ def _lay_around(watch: _Watch) -> None:
     places: Any = (workers, machine)
     open_store = places[1].open_store
     places[0].WorkerParts = partial(WorkerParts, step=watch.step)
-    places[1].open_store = lambda path: _WatchedStore(open_store(path), watch)
+    places[1].open_store = lambda *place: _WatchedStore(open_store(*place), watch)
 
     book, send = Sender._book, OpenAIVendor.send
 
@@ -160,6 +161,7 @@ def _lay_around(watch: _Watch) -> None:
     watch.around(os, "replace", "rename")
     watch.around(rounds, "_step", "reopening step")
     watch.around(dropping, "step", "drop step")
+    watch.around(RemoteObjects, "put", "object put")
     watch.around(repricing, "_count", "repricing sums")
     _watch_commits(watch)
 

@@ -19,7 +19,7 @@ from unittest.mock import patch
 from batchwright.engine import attempt, failover, landing, open_segment, sender
 from batchwright.ports.store import Checkpoint, CheckpointResult
 from batchwright.store import checkpointing, ledger
-from batchwright.store.connections import Connections
+from batchwright.store.bodies import Bodies
 from world.laws import Broken, Law
 from world.world import World
 
@@ -55,9 +55,9 @@ def tally_in_a_second_transaction(stack: ExitStack) -> None:
     run, count = checkpointing.run, checkpointing._count
     late: list[tuple[Any, Checkpoint]] = []
 
-    def run_then_count(connections: Connections, checkpoint: Checkpoint) -> CheckpointResult:
-        result = run(connections, checkpoint)
-        with connections.write() as connection:
+    def run_then_count(bodies: Bodies, checkpoint: Checkpoint) -> CheckpointResult:
+        result = run(bodies, checkpoint)
+        with bodies.connections.write() as connection:
             for work, of in late:
                 count(connection, work, of)
             late.clear()

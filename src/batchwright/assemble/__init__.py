@@ -8,6 +8,7 @@ from __future__ import annotations
 from batchwright.assemble.batches import export, go_on, look_on, open_batches, run, source_rows
 from batchwright.assemble.databases import backup, check_database, upgrade_database
 from batchwright.assemble.prices import lane_prices
+from batchwright.assemble.seams import object_files
 from batchwright.assemble.working import work
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "go_on",
     "lane_prices",
     "look_on",
+    "object_files",
     "open_batches",
     "run",
     "source_rows",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from batchwright.assemble.machine import STORE_FILE, open_machine
 from batchwright.assemble.seams import seams_here, seams_there
@@ -47,8 +48,12 @@ def _refuse_state_file(settings: Settings, delivery: Delivery) -> None:
     """The database's own files, by whatever way they are named."""
     state = os.path.realpath(settings.state_dir)  # not Path.resolve, which raises for a link that leads to itself
     for path in (delivery.output, delivery.failed_output):
-        if path is not None and os.path.dirname(os.path.realpath(path)) == state and path.name.startswith(STORE_FILE):
+        if isinstance(path, Path) and _is_state(path, state):
             raise UsageError(f"{path} holds the state of all batches here; choose another output")
+
+
+def _is_state(path: Path, state: str) -> bool:
+    return os.path.dirname(os.path.realpath(path)) == state and path.name.startswith(STORE_FILE)
 
 
 async def go_on(settings: Settings, batch_id: str, *, delivery: Delivery, pace: Pace, display: Display) -> RunOutcome:
@@ -76,7 +81,7 @@ def source_rows(
 ) -> Iterator[Sequence[SourceRow]]:
     """The rows a run would send, checked and bounded; nothing is stored (`run --dry-run`). `say` hears how the input
     is read."""
-    with open_source(request.source, request.rows, skip_invalid=True) as source:
+    with open_source(request.source, request.rows, skip_invalid=True, objects=request.objects) as source:
         for text in source.notes:
             say(text)
         yield from with_worst_cases(source.chunks(), prices)

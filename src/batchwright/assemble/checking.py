@@ -35,7 +35,7 @@ from batchwright.core.checkup import (
 from batchwright.core.endpoints import CHAT
 from batchwright.core.errors import BatchwrightError, StoreError, UsageError
 from batchwright.core.routes import LOCAL, Directions, local_model
-from batchwright.fabric.system import SystemClock
+from batchwright.fabric.system import SystemChance, SystemClock
 from batchwright.ports.vendor import Answer
 from batchwright.settings import Settings
 from batchwright.store.open import look_at_database, look_at_state, shown_url
@@ -46,6 +46,7 @@ from batchwright.vendors.registry import OpenVendors
 
 STATE = "state folder"
 DATABASE = "database"
+BLOBS = "object store"
 LEAST_FREE_BYTES = 1 << 30
 """Less room than that on the disk is told of: rows and answers of a large batch take more."""
 T = TypeVar("T")
@@ -65,6 +66,7 @@ async def check(settings: Settings, request: CheckRequest) -> list[Checked]:
     directions = Directions(settings.destinations, settings.routes)
     named = named_models(directions, settings.model)
     findings = [await asyncio.to_thread(_state, settings), *_key_file(settings)]
+    findings += await asyncio.to_thread(_blobs, settings)
     prices, priced = _prices(settings, clock)
     findings += priced
     async with open_vendors(settings, clock, say=lambda _: None) as vendors:
@@ -110,6 +112,19 @@ def _database(url: str) -> Checked:
         return passed(DATABASE, f"{shown_url(url)} {look_at_database(url)}")
     except StoreError as error:
         return failed(DATABASE, str(error), "a PostgreSQL server that answers, with this version's tables", remedy="")
+
+
+def _blobs(settings: Settings) -> list[Checked]:
+    if not settings.blobs:
+        return []
+    from batchwright.assemble.objects import outlying
+
+    try:
+        found = outlying(settings, SystemChance())
+        found.objects.probe(f"{found.state}/probe/{found.writer}")
+    except (StoreError, UsageError) as error:
+        return [failed(BLOBS, str(error), "a bucket or folder that can be written to", remedy="")]
+    return [passed(BLOBS, f"{found.objects.url} takes, gives back and deletes an object")]
 
 
 def _key_file(settings: Settings) -> list[Checked]:

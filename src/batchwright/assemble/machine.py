@@ -7,11 +7,12 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from batchwright.assemble.prices import Prices, may_state_cost_of
+from batchwright.core.errors import ObjectsAway
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.batches import StoreBatches
 from batchwright.engine.sweeper import Sweeper, run_lock_name
@@ -51,7 +52,7 @@ async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIt
     host = _host(settings, locks, chance)
     # Each thread may keep a connection, a page cache and zstd contexts of its own: few of them.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads, thread_name_prefix="work"))
-    store = open_store(store_place(settings))
+    store = _open_store(settings, chance)
     owner = WorkerId(f"{host}-{os.getpid()}", chance.hex_id(8))
     find_price = Prices(settings, clock)
     writer, reader = StoreThread("store-writer"), StoreThread("store-reader")
@@ -80,7 +81,8 @@ async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIt
     )
     try:
         await writer.do(lambda: set_clock(clock, store))
-        await writer.do(lambda: sweeper.sweep(clock.now_ms()))
+        with suppress(ObjectsAway):  # what is to go there goes with a later pass
+            await writer.do(lambda: sweeper.sweep(clock.now_ms()))
         yield Machine(
             settings=settings,
             store=store,
@@ -98,6 +100,14 @@ async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIt
         writer.close()
         reader.close()
         store.close()
+
+
+def _open_store(settings: Settings, chance: SystemChance) -> Store:
+    if not settings.blobs:
+        return open_store(store_place(settings))
+    from batchwright.assemble.objects import outlying  # only where one is named
+
+    return open_store(store_place(settings), outlying(settings, chance))
 
 
 def store_place(settings: Settings) -> Path | str:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from batchwright.assemble.machine import Machine, open_machine
 from batchwright.assemble.sweeping import swept
@@ -13,6 +14,7 @@ from batchwright.assemble.vendors import open_vendors
 from batchwright.assemble.workers import start_worker
 from batchwright.engine.worker_settings import LaneLimits
 from batchwright.fabric.system import SystemClock
+from batchwright.ports.object_files import ObjectFiles
 from batchwright.runner.interrupts import interrupts_of_process
 from batchwright.runner.request import Pace
 from batchwright.runner.seams import Display, HeldElsewhere, HeldLock, RunningWorkers, Seams
@@ -47,6 +49,13 @@ class MachineLocks:
         return held if held is not None else HeldElsewhere(self._locks.holder(name) or "another process")
 
 
+def object_files(settings: Settings) -> ObjectFiles:
+    """Of inputs and outputs that are objects. Raises StoreError where the extra is missing."""
+    from batchwright.assemble.objects import stored_files  # only where one is named
+
+    return stored_files(settings)
+
+
 @asynccontextmanager
 async def seams_here(
     settings: Settings, display: Display, *, operator: bool = True
@@ -65,6 +74,7 @@ async def seams_here(
                         clock=machine.clock,
                         locks=MachineLocks(machine.locks),
                         interrupts=interrupts,
+                        objects=partial(object_files, settings),
                     ),
                 )
     finally:
@@ -92,6 +102,7 @@ async def seams_there(settings: Settings, display: Display, *, sends: bool) -> A
                     clock=SystemClock(),
                     locks=NoLocks(),
                     interrupts=interrupts,
+                    objects=partial(object_files, settings),
                 )
     finally:
         display.close()

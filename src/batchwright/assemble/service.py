@@ -41,9 +41,11 @@ from batchwright.runner.interrupts import CountedInterrupts, interrupts_of_proce
 from batchwright.server.access import Watched
 from batchwright.server.app import build_app
 from batchwright.server.auth import Doorkeeper
+from batchwright.server.exporting import Exporting
 from batchwright.server.insight import Insight
 from batchwright.server.new_key import KeyWish
 from batchwright.server.recent import Recent
+from batchwright.server.row_file import FileIndexes
 from batchwright.server.service import Ceilings, Offers, Service
 from batchwright.server.watching import Watching
 from batchwright.settings import Settings
@@ -148,6 +150,8 @@ async def serve_until(
         targets = stack.enter_context(webhook_targets(settings))
         await stack.enter_async_context(delivering(machine, targets, log.say))
         service = _service(machine, (files_of, calls, targets), offers, request, (insight, log))
+        if service.exporting is not None:
+            stack.push_async_callback(service.exporting.end)
         reloaded = Reloaded(machine=machine, offers=offers, vendors=vendors, worker=worker, say=log.say)
         await stack.enter_async_context(reloading(hangups, reloaded, settings))
         app = Watched(
@@ -227,6 +231,7 @@ def _service(
 ) -> Service:
     files_of, calls, targets = given
     insight, log = seen
+    files = FileIndexes()
     return Service(
         batches_of=machine.batches.of,
         files_of=files_of,
@@ -239,12 +244,23 @@ def _service(
         offers=offers,
         ceilings=request.ceilings,
         watching=Watching(machine.clock),
+        files=files,
+        exporting=_exporting(machine, files, log),
         recent=Recent(machine.store.changes, machine.clock),
         version=version("batchwright"),
         report=log.say,
         insight=insight,
         open_metrics=machine.settings.serving.open_metrics,
     )
+
+
+def _exporting(machine: Machine, files: FileIndexes, log: ServiceLog) -> Exporting | None:
+    if not machine.settings.blobs:
+        return None
+    from batchwright.assemble.objects import stored_exports  # only where there is an object store
+
+    exports = stored_exports(machine.settings, machine.store.object_mark())
+    return Exporting(exports, files, log.say) if exports is not None else None
 
 
 def _config(service: Service, app: Watched, *, grace_s: float) -> uvicorn.Config:

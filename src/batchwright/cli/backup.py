@@ -13,7 +13,8 @@ def backup_command(file: str) -> None:
     """Copy the state of all batches to a file, while they run.
 
     The copy is what was durable at one moment. To go back to it, end every command here and put it in the place of
-    batchwright.sqlite in the state folder (BATCHWRIGHT_HOME). A file that exists is never overwritten.
+    batchwright.sqlite in the state folder (BATCHWRIGHT_HOME). A file that exists is never overwritten. Bodies in an
+    object store (--blobs) stay there.
 
     \b
     Examples:
@@ -25,5 +26,8 @@ def backup_command(file: str) -> None:
     from batchwright import assemble
     from batchwright.cli.running import run_to_end
 
-    size = run_to_end(assemble.backup(options.load_settings({}), Path(file)))
+    settings = options.load_settings({})
+    size = run_to_end(assemble.backup(settings, Path(file)))
     click.echo(f"{file}: {size:,} bytes.", err=True)
+    if settings.blobs:
+        click.echo(f"Bodies in {settings.blobs} are not in it: keep versions, or a copy, of what is there.", err=True)

@@ -43,7 +43,7 @@ COMMANDS: dict[str, str] = {
 ALIASES = {"forget": "delete"}
 """Other words for the same command; no help page lists them."""
 WITHOUT_STORE = ("validate", "model")
-"""Commands that have nothing to ask of a database."""
+"""Commands that have nothing to ask of a store."""
 KEY_OPTION = re.compile(r"--?(([a-z0-9]+[-_])*api[-_]?key|key|token)(=.*)?", re.IGNORECASE | re.DOTALL)
 """`--api-key`, `--apikey=...`, `--openai-api-key` and their like; not `--api-key-env`, not a mistyped `--max-token`."""
 KEY_REFUSED = (
@@ -70,7 +70,7 @@ class LazyGroup(click.Group):
             inner = command.commands.values() if isinstance(command, click.Group) else ()
             does_something = not isinstance(command, click.Group) or command.invoke_without_command
             for one in (*inner, *([command] if does_something else [])):
-                options.with_database_option(one)
+                options.with_store_options(one)
         return command
 
     def resolve_command(

@@ -54,10 +54,11 @@ def list_command(limit: int, source: str | None, as_json: bool, **given: Any) ->
     from batchwright.cli import screen
     from batchwright.cli.running import typed_command, with_batches
     from batchwright.cli.status_view import goes_on_with, status_json
+    from batchwright.core.object_urls import object_url
     from batchwright.runner.standing import is_idle
 
     settings = options.load_settings(given)
-    path = str(Path(source).resolve()) if source else ""
+    path = str(object_url(source) or Path(source).resolve()) if source else ""
     found = with_batches(settings, lambda batches: batches.find(source=path, limit=limit))
     if as_json:
         for status in found:

@@ -54,6 +54,7 @@ SETTING_OPTIONS = (
 """Names of settings that can be given on the command line; values go on as they were typed."""
 
 DATABASE_OPTION = "database"
+BLOBS_OPTIONS = ("blobs", "blobs_endpoint")
 PASSWORD_IN_URL = re.compile(r"^[^/]*//[^/@]*:[^/@]+@|[?&]password=")
 
 FORMATS = ("infrai", "openai", "csv")
@@ -329,7 +330,7 @@ def load_settings(options: Mapping[str, Any], *, sends_rows: bool = False) -> Se
     from batchwright.settings import load
 
     flags = {name: options[name] for name in SETTING_OPTIONS if options.get(name) is not None}
-    flags |= given_database()
+    flags |= given_stores()
     simulate, service = bool(options.get("simulate")), service_of(options)
     account = options.get("account") or ""
     if account and service is not None:
@@ -337,8 +338,8 @@ def load_settings(options: Mapping[str, Any], *, sends_rows: bool = False) -> Se
     return load(flags, simulate=simulate, service=service, account=account, sends_rows=sends_rows)
 
 
-def with_database_option(command: click.Command) -> None:
-    """Every command that opens the store has it, and takes it from the context when it loads its settings."""
+def with_store_options(command: click.Command) -> None:
+    """Every command that opens the store has them, and takes them from the context when it loads its settings."""
     if any(param.name == DATABASE_OPTION for param in command.params):
         return
     command.params.append(
@@ -349,6 +350,25 @@ def with_database_option(command: click.Command) -> None:
             callback=_keep_database,
             help="The batches of this PostgreSQL database: postgresql://USER@HOST/NAME; its password in PGPASSWORD or "
             "~/.pgpass. [default: those of the state folder]",
+        )
+    )
+    command.params.append(
+        click.Option(
+            ["--blobs"],
+            metavar="URL",
+            expose_value=False,
+            callback=_keep_blobs,
+            help="Larger bodies in this object store: s3://BUCKET/PREFIX, gs://, az:// or file:///FOLDER; keys in its "
+            "own variables (AWS_...). [default: in the database]",
+        )
+    )
+    command.params.append(
+        click.Option(
+            ["--blobs-endpoint"],
+            metavar="URL",
+            expose_value=False,
+            callback=_keep_blobs,
+            help="Where S3 is: MinIO and its like. [default: AWS_ENDPOINT_URL, else Amazon's]",
         )
     )
 
@@ -366,10 +386,17 @@ def _keep_database(context: click.Context, param: click.Parameter, url: str | No
     context.find_root().meta[DATABASE_OPTION] = url
 
 
-def given_database() -> dict[str, str]:
+def _keep_blobs(context: click.Context, param: click.Parameter, url: str | None) -> None:
+    if url is not None:
+        assert param.name is not None, "an option has a name"
+        context.find_root().meta[param.name] = url
+
+
+def given_stores() -> dict[str, str]:
+    """--database, --blobs and --blobs-endpoint, as they were given."""
     context = click.get_current_context(silent=True)
-    url = context.find_root().meta.get(DATABASE_OPTION) if context is not None else None
-    return {} if url is None else {DATABASE_OPTION: url}
+    meta = context.find_root().meta if context is not None else {}
+    return {name: meta[name] for name in (DATABASE_OPTION, *BLOBS_OPTIONS) if name in meta}
 
 
 def service_of(options: Mapping[str, Any]) -> ServiceChoice | None:

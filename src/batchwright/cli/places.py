@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 
 from batchwright.core.errors import UsageError
+from batchwright.core.object_urls import ObjectURL, object_url
 from batchwright.runner.destination_file import descriptor_of
 
 STREAM = "-"
@@ -19,7 +20,7 @@ STDOUT, STDERR = 1, 2
 
 def check_source(source: str) -> None:
     """Raises UsageError for an input that is not there, is a folder, or may not be read."""
-    if source == STREAM:
+    if source == STREAM or object_url(source) is not None:
         return
     if not source:
         raise UsageError("FILE: expected the name of a file of rows, or - for standard input, found ''")
@@ -35,7 +36,7 @@ def check_source(source: str) -> None:
         raise UsageError(f"{source}: you may not read this file")
 
 
-def output_paths(output: str | None, failed: str | None) -> tuple[Path | None, Path | None]:
+def output_paths(output: str | None, failed: str | None) -> tuple[Path | ObjectURL | None, Path | ObjectURL | None]:
     """(output, failed output); None is standard output, or no file of failed rows. Raises UsageError."""
     if failed is not None and is_stdout(failed):
         raise UsageError(f"--failed: expected a file, found {failed!r}: standard output is for the answers")
@@ -44,8 +45,8 @@ def output_paths(output: str | None, failed: str | None) -> tuple[Path | None, P
             raise UsageError(f"{option}: expected the name of a file, found ''")
         if place is not None:
             _check_descriptor(option, place)
-    out = None if output is None or is_stdout(output) else Path(output)
-    return out, None if failed is None else Path(failed)
+    out = None if output is None or is_stdout(output) else object_url(output) or Path(output)
+    return out, None if failed is None else object_url(failed) or Path(failed)
 
 
 def is_stdout(place: str) -> bool:

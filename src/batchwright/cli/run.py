@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,8 +11,10 @@ from batchwright.cli import options
 from batchwright.cli.preview import show_preview
 from batchwright.cli.running import add_endpoint_help, finish, run_to_end, typed_command
 from batchwright.core.gate import OnGate
+from batchwright.core.object_urls import object_url
 
 if TYPE_CHECKING:
+    from batchwright.runner.object_inputs import OpenObjects
     from batchwright.runner.outcome import RunOutcome
     from batchwright.runner.request import RunRequest
     from batchwright.settings import Settings
@@ -64,6 +67,7 @@ def run_command(source: str, **given: Any) -> int:
     """Send a file of requests and write the answers.
 
     FILE is JSONL (OpenAI batch lines, chat bodies, or {"prompt": ...}) or CSV with --prompt; .gz too; - is stdin.
+    FILE and OUTPUT may be objects, s3://BUCKET/NAME; as FILE also all below a prefix, s3://BUCKET/FOLDER/.
     One answer a row, in the order of the rows. The same command again goes on where it stopped, and only writes the
     file once all is done. Ctrl-C once finishes what is in flight; twice stops at once; nothing is lost.
 
@@ -116,6 +120,7 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
             strict=given.get("strict", False),
             command=typed_command(),
         ),
+        objects=_open_objects(settings, source),
         params=read_params(given["params"], given["max_tokens"], given["temperature"]),
         prompt=given["prompt"] or "",
         system=given["system"] or "",
@@ -128,6 +133,14 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
     )
     check_delivery(request.delivery, source)
     return settings, request
+
+
+def _open_objects(settings: Settings, source: str) -> OpenObjects | None:
+    if object_url(source) is None:
+        return None
+    from batchwright import assemble
+
+    return partial(assemble.object_files, settings)
 
 
 def _on_gate(given: dict[str, Any]) -> str:

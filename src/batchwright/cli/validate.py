@@ -38,7 +38,7 @@ def validate_command(source: str, **given: Any) -> int:
     from batchwright.settings.endpoint_help import endpoint_help_text
 
     settings, request = make_request(source, given)
-    with open_source(request.source, request.rows) as opened:
+    with open_source(request.source, request.rows, objects=request.objects) as opened:
         report, notes = opened.validate(), opened.notes
     if given["as_json"]:
         _print_json(report)

@@ -17,7 +17,8 @@
         │                    temporary one
         ├── WorkerGone       a worker has lost its hold on its rows; another may begin in its place
         └── StoreAway        a database's server cannot be reached or takes nothing just now: what was asked may be
-                             asked again
+            │                asked again
+            └── ObjectsAway  the same of the object store of its bodies; nothing was written that names anything
 
 Anything else that escapes is a bug of ours.
 """
@@ -120,3 +121,7 @@ class StoreAway(StoreError):
 AWAY_MAX_S = 600.0
 """So long a process that is at work waits for a database that is away, before it ends: a restart, a failover and an
 upgrade are over by then. What it holds are answers that were paid for."""
+
+
+class ObjectsAway(StoreAway):
+    """What was to be done can be done again, as it is, once the store answers."""

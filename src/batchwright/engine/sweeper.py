@@ -86,6 +86,7 @@ class Sweeper:
         for _ in range(STEPS_MAX):
             if not self._store.sweep_step(now_ms):
                 break
+        self._store.sweep_orphans(now_ms)
 
     def _is_dead(self, row: WorkerRow, now_ms: int) -> bool:
         if row.worker == self._owner:

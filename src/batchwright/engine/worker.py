@@ -441,8 +441,9 @@ class Worker:
         found_nothing = proposal.claim is not None and not self._asks_elsewhere and not result.claimed
         if found_nothing:
             self._claim_after_s = now_s + (self.settings.wake_poll_s if floor.segments else self.settings.idle_poll_s)
-            self.closing.nothing_claimable()
-        self._idle_looks = self._idle_looks + 1 if found_nothing else 0
+            if not result.given_back:
+                self.closing.nothing_claimable()
+        self._idle_looks = self._idle_looks + 1 if found_nothing and not result.given_back else 0
         budget.give_all(floor.contexts, result, stopping=self.stopping)
         self.closing.signalled(result.signals, now_s)
         self._leave_batches(result.signals, now_s)

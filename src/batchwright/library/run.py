@@ -7,10 +7,12 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from batchwright.core.errors import BatchPaused, BatchwrightError, CallerError, InputRefused
+from batchwright.core.object_urls import ObjectURL, object_url
 from batchwright.fabric.own_process import fast_loop_factory
 from batchwright.library.results import Results
 from batchwright.runner.outcome import RunOutcome
@@ -89,7 +91,8 @@ _OURS = {"service", "service_key_env", "output", "output_format", "failed", "str
 def run(source: str | Path | Iterable[object], **options: Unpack[Options]) -> Results:
     """Sends rows as one batch and returns when it has ended.
 
-    `source`: the path of a rows file, or rows (dicts, or one JSON object each as text or bytes). The same rows with the
+    `source`: the path of a rows file, the URL of an object (`s3://bucket/rows.jsonl`, or a prefix that ends with a
+    slash), or rows (dicts, or one JSON object each as text or bytes). The same rows with the
     same options again go on with an unfinished batch, and of a complete one give the results without sending anything;
     `fresh=True` starts anew. May be called where an event loop runs already (a notebook).
 
@@ -113,6 +116,7 @@ async def run_async(source: str | Path | Iterable[object], **options: Unpack[Opt
     output, failed = _path(given.get("output")), _path(given.get("failed"))
     request = found.to_request(
         source,
+        objects=partial(assemble.object_files, found),
         delivery=Delivery(
             output=output,
             output_format=given.get("output_format") or "",
@@ -156,8 +160,8 @@ def _typed(value: object) -> object:
             return value
 
 
-def _path(value: object) -> Path | None:
-    return None if value is None else Path(str(value))
+def _path(value: object) -> Path | ObjectURL | None:
+    return None if value is None else object_url(value) or Path(str(value))
 
 
 def _results_of(settings: Settings, outcome: RunOutcome) -> Results:

@@ -153,6 +153,8 @@ class CheckpointResult:
     lost: frozenset[SegmentKey] = frozenset()
     """Segments whose epoch is no longer this worker's: nothing of them was written but the orphan spend."""
     claimed: Sequence[ClaimedSegment] = ()
+    given_back: int = 0
+    """Segments that were claimed and given back, since the object store that has their inputs did not answer."""
     signals: dict[str, BatchSignals] = field(default_factory=dict)
     """Of every batch named by a held or claimed segment, and of the one that the claim asked for alone: its worker
     may never get a segment of it, and has to learn that it has ended or is paused."""

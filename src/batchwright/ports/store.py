@@ -176,7 +176,12 @@ class Store(Fleet, Keys, FileStore, Webhooks, Protocol):
         """Sets the expired flag on open batches whose deadline has passed; returns all that await closing."""
 
     def sweep_step(self, now_ms: int, keep_superseded_ms: int = 3_600_000, limit: int = 1000) -> int:
-        """Deletes up to `limit` superseded blobs older than that; returns how many."""
+        """Deletes up to `limit` superseded blobs older than that, and as many objects of such; returns how many.
+        Raises ObjectsAway where the object store does not answer: what it holds goes later."""
+
+    def sweep_orphans(self, now_ms: int, limit: int = 1000) -> int:
+        """Looks at the next `limit` objects of this store, once around a day, and deletes those older than a day that
+        no row names; returns how many. Without an object store it does nothing. Raises ObjectsAway."""
 
     def take_lease(self, name: str, owner: WorkerId, now_ms: int, lease_ms: int) -> bool:
         """A named lease (the sweeper's): true if it is now the owner's."""
@@ -294,6 +299,9 @@ class Store(Fleet, Keys, FileStore, Webhooks, Protocol):
     def now_ms(self, own_ms: int) -> int:
         """The moment by the server's clock, which all its workers' leases and deadlines go by; `own_ms`, the caller's,
         where the database is on this machine."""
+
+    def object_mark(self) -> str:
+        """What the names of this store's objects begin with; empty: it has no object store."""
 
     def check(self, batch_id: str) -> list[str]:
         """Recounts the laws of the module's docstring for one batch; a sentence for each that does not hold."""

@@ -79,7 +79,7 @@ def _options_text(changed: list[str]) -> str:
 
 async def _rows_text(request: RunRequest, batch: BatchStatus, batches: Batches) -> str:
     """How many rows are others. Same options, so that the same line gives the same bytes."""
-    with open_source(request.source, request.rows) as again:
+    with open_source(request.source, request.rows, objects=request.objects) as again:
         counted = await _count(_first_rows(again), batch, batches)
     changed, added, gone, whole = counted
     if not (changed or added or gone):

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from batchwright.core.errors import UsageError
+from batchwright.core.object_urls import ObjectURL
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
 from batchwright.runner.destination_file import descriptor_of
@@ -98,6 +99,9 @@ def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) ->
     for flag, path in places:
         if path is None:
             continue
+        if isinstance(path, ObjectURL):
+            _check_object(flag, path, source)
+            continue
         _check_place(flag, path)
         if isinstance(source, str | Path) and is_input(path, source):
             raise UsageError(f"{flag} {path} is the input itself; it would be overwritten. Give another name")
@@ -108,6 +112,13 @@ def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) ->
     out, failed = delivery.output, delivery.failed_output
     if out is not None and failed is not None and _same(out, failed):
         raise UsageError(f"-o and --failed both name {out}; give each a file of its own")
+
+
+def _check_object(flag: str, url: ObjectURL, source: str | Path | Iterable[object]) -> None:
+    if url.is_prefix:
+        raise UsageError(f"{flag} {url} ends with a slash; give the whole name of an object")
+    if str(source) == str(url) or (str(source).endswith("/") and str(url).startswith(str(source))):
+        raise UsageError(f"{flag} {url} is in the input itself; it would be read the next time. Give another name")
 
 
 def _check_place(flag: str, path: Path) -> None:
@@ -149,7 +160,9 @@ def is_input(place: Path | None, source: str | Path) -> bool:
     return stat.S_ISREG(read.st_mode) and os.path.samestat(read, written)
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same(one: Path | ObjectURL, other: Path | ObjectURL) -> bool:
+    if isinstance(one, ObjectURL) or isinstance(other, ObjectURL):
+        return one == other
     if one.is_char_device():
         return False
     return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))

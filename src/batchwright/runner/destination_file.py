@@ -17,6 +17,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from batchwright.core.errors import StoreError
+from batchwright.core.object_urls import ObjectURL
+from batchwright.ports.object_files import ObjectWriter
+
 BUFFER_BYTES = 1024 * 1024
 
 
@@ -165,6 +169,58 @@ class _WholeFile:
         with suppress(OSError):
             self._file.close()
         self._temporary.unlink(missing_ok=True)
+
+
+class ObjectSink:
+    """An object of a store: sent as it is written, and there once all of it was."""
+
+    def __init__(self, url: ObjectURL, writer: ObjectWriter) -> None:
+        self._url = url
+        self._writer = writer
+        self._sent = _Sent(self)
+        self._out: _Sent | gzip.GzipFile = self._sent
+        if url.suffix == ".gz":
+            self._out = gzip.GzipFile(filename="", mode="wb", fileobj=self._sent, compresslevel=6, mtime=0)
+
+    def write(self, data: bytes) -> None:
+        self._out.write(data)
+
+    def prepare(self) -> None:
+        if isinstance(self._out, gzip.GzipFile):
+            self._out.close()
+
+    def commit(self) -> None:
+        with self.told():
+            self._writer.finish()
+
+    def abandon(self) -> None:
+        self._writer.abandon()
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """What a store says, as what a disk says: what is owed can be written again."""
+        try:
+            yield
+        except StoreError as error:
+            raise OSError(errno.EIO, str(error).rstrip("."), str(self._url)) from error
+
+    def send(self, data: bytes) -> None:
+        with self.told():
+            self._writer.write(data)
+
+
+class _Sent:
+    """What gzip writes to."""
+
+    def __init__(self, sink: ObjectSink) -> None:
+        self._sink = sink
+
+    def write(self, data: bytes) -> int:
+        self._sink.send(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """There is nothing to be made durable before the end."""
 
 
 def _prefix(path: Path) -> str:

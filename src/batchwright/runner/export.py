@@ -13,9 +13,10 @@ from pathlib import Path
 
 from batchwright.core import row_map
 from batchwright.core.errors import UsageError
+from batchwright.core.object_urls import ObjectURL
 from batchwright.core.rows import RowView
 from batchwright.ports.batches import BatchStatus
-from batchwright.runner.destination_file import NoReaderYet, Sink, open_sink
+from batchwright.runner.destination_file import NoReaderYet, ObjectSink, Sink, open_sink
 from batchwright.runner.gather import Gathered
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.report import Written
@@ -44,7 +45,7 @@ def format_of(delivery: Delivery) -> OutputFormat:
     return OutputFormat.CSV if suffix == ".csv" else OutputFormat.INFRAI
 
 
-def _suffix(path: Path | None) -> str:
+def _suffix(path: Path | ObjectURL | None) -> str:
     if path is None:
         return ""
     return Path(path.stem).suffix.lower() if path.suffix == ".gz" else path.suffix.lower()
@@ -93,11 +94,11 @@ def _request_lines(views: Sequence[RowView]) -> list[bytes]:
     return [line for line in without if line is not None]
 
 
-async def _open(path: Path | None, opened: ExitStack, seams: Seams) -> Sink:
+async def _open(path: Path | ObjectURL | None, opened: ExitStack, seams: Seams) -> Sink:
     seen, told = seams.interrupts.count, False
     while True:
         try:
-            sink = open_sink(path)
+            sink = _object_sink(path, seams) if isinstance(path, ObjectURL) else open_sink(path)
         except NoReaderYet:
             if not told:
                 told = True
@@ -109,6 +110,12 @@ async def _open(path: Path | None, opened: ExitStack, seams: Seams) -> Sink:
             continue
         opened.callback(sink.abandon)
         return sink
+
+
+def _object_sink(url: ObjectURL, seams: Seams) -> Sink:
+    if seams.objects is None:
+        raise UsageError(f"{url}: objects cannot be written here; expected the path of a file")
+    return ObjectSink(url, seams.objects().write(url))
 
 
 def _commit(sinks: Sequence[Sink]) -> None:

@@ -10,6 +10,7 @@ from batchwright.core import row_map
 from batchwright.core.batch_spec import VendorProtocol
 from batchwright.core.batch_state import BatchState
 from batchwright.core.failures import KINDS, FailureKind, Flag
+from batchwright.core.object_urls import ObjectURL
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.gather import Gathered, Sample
 from batchwright.runner.law import InputCount, Law, check
@@ -58,10 +59,10 @@ NOTHING_DONE = Timing(wall_s=0.0, rows_ended=0)
 class Written:
     """What this command wrote."""
 
-    output: Path | None
+    output: Path | ObjectURL | None
     """None: standard output."""
     rows: int
-    failed_output: Path | None = None
+    failed_output: Path | ObjectURL | None = None
     failed_rows: int = 0
 
 

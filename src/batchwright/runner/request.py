@@ -8,7 +8,9 @@ from pathlib import Path
 
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.gate import OnGate
+from batchwright.core.object_urls import ObjectURL
 from batchwright.core.row_options import RowOptions
+from batchwright.runner.object_inputs import OpenObjects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +30,11 @@ class Pace:
 class Delivery:
     """Where the answers of a batch go, and how its end is judged."""
 
-    output: Path | None = None
+    output: Path | ObjectURL | None = None
     """None: standard output (as JSONL)."""
     output_format: str = ""
     """`infrai`, `openai` or `csv`; empty: by the output's suffix, `infrai` unless `.csv`."""
-    failed_output: Path | None = None
+    failed_output: Path | ObjectURL | None = None
     """Where the rows without success go, as valid input; None: nowhere."""
     strict: bool = False
     """Flagged rows (truncated, refused, filtered, empty) count as failed for the exit code."""
@@ -46,6 +48,8 @@ class Delivery:
 class RunRequest:
     source: str | Path | Iterable[object]
     """A path, "-" for standard input, or rows from the library (dicts, or bytes/str of one JSON object each)."""
+    objects: OpenObjects | None = None
+    """What reads a source that is an object of a store, `s3://...`."""
     delivery: Delivery = Delivery()
     pace: Pace = Pace()
     rows: RowOptions = field(default_factory=RowOptions)

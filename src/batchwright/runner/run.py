@@ -12,6 +12,7 @@ from typing import assert_never
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.gate import GateRule
 from batchwright.core.identity import batch_identity
+from batchwright.core.object_urls import object_url
 from batchwright.ports.batches import BatchStatus, Submit
 from batchwright.ports.clock import Chance
 from batchwright.runner import plan
@@ -53,7 +54,9 @@ async def run(request: RunRequest, seams: Seams, *, chance: Chance) -> RunOutcom
     check_delivery(request.delivery, request.source)
     try:
         with seams.interrupts.at_once():
-            source = open_source(request.source, request.rows, skip_invalid=request.skip_invalid)
+            source = open_source(
+                request.source, request.rows, skip_invalid=request.skip_invalid, objects=request.objects
+            )
     except KeyboardInterrupt:
         return nothing_sent()
     with source:
@@ -265,7 +268,9 @@ class _Run:
 
 
 def _path_of(source: str | Path | Iterable[object]) -> str:
-    """Absolute; empty for what has no path."""
+    """Absolute, or the URL of an object; empty for what has no path."""
+    if (url := object_url(source)) is not None:
+        return str(url)
     if isinstance(source, str | Path) and str(source) != "-":
         return as_text(Path(source).resolve())
     return ""

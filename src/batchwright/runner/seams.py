@@ -15,6 +15,7 @@ from typing import Protocol
 from batchwright.ports.batches import Batches, BatchStatus
 from batchwright.ports.clock import Clock
 from batchwright.ports.observer import WorkerView
+from batchwright.runner.object_inputs import OpenObjects
 from batchwright.runner.request import Pace
 
 
@@ -123,3 +124,5 @@ class Seams:
     clock: Clock
     locks: RunLocks
     interrupts: Interrupts
+    objects: OpenObjects | None = None
+    """For outputs that are objects; None: there can be none."""

@@ -18,10 +18,12 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from batchwright.core.batch_spec import Destination
-from batchwright.core.errors import Finding, InputRefused
+from batchwright.core.errors import Finding, InputRefused, UsageError
+from batchwright.core.object_urls import object_url
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.runner.custom_ids import MAX_REPEATED, CustomIds, FirstLines
+from batchwright.runner.object_inputs import OpenObjects, open_objects_input
 from batchwright.runner.sniff import InputFormat, fields_of_first, format_of, refuse_foreign, refuse_one_document
 from batchwright.runner.spool import HEAD_BYTES, FileInput, Input, open_input, opened
 from batchwright.runner.validation import Collector, ValidationReport, refuse
@@ -45,8 +47,11 @@ def open_source(
     skip_invalid: bool = False,
     spool_dir: Path | None = None,
     stdin: BinaryIO | None = None,
+    objects: OpenObjects | None = None,
 ) -> Source:
     """Opens an input and looks at its beginning.
+
+    `objects`: where `source` names an object, or a prefix of them, by its URL, what reads it.
 
     `spool_dir`: where copies of what can be read only once and runs of hashes go; None is the system's temporary
     folder. Raises UsageError (no such file, a folder, no table, a template that names a missing column) and
@@ -54,12 +59,26 @@ def open_source(
     """
     # Rows of the library are as `spool` writes them: a text that is no JSON is a bad row and no table's header.
     known = None if isinstance(source, str | Path) else InputFormat.JSONL
-    found = open_input(source, spool_dir, stdin if stdin is not None else sys.stdin.buffer)
+    found = _open_input(source, spool_dir, stdin, objects)
     try:
         return Source(found, _name_of(source), options, format=known, skip_invalid=skip_invalid, spool_dir=spool_dir)
     except BaseException:
         found.close()
         raise
+
+
+def _open_input(
+    source: str | Path | Iterable[object],
+    spool_dir: Path | None,
+    stdin: BinaryIO | None,
+    objects: OpenObjects | None,
+) -> Input:
+    url = object_url(source)
+    if url is None:
+        return open_input(source, spool_dir, stdin if stdin is not None else sys.stdin.buffer)
+    if objects is None:
+        raise UsageError(f"{url}: objects cannot be read here; expected the path of a file")
+    return open_objects_input(url, objects(), spool_dir)
 
 
 class Source:
@@ -376,7 +395,7 @@ def _without_rows(name: str, what: str) -> InputRefused:
 
 def _name_of(source: str | Path | Iterable[object]) -> str:
     if isinstance(source, str | Path):
-        return "standard input" if str(source) == "-" else as_text(Path(source).name)
+        return "standard input" if str(source) == "-" else as_text(Path(source).name)  # of a URL, too
     return "rows"
 
 

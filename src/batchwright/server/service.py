@@ -15,6 +15,7 @@ from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.file_batches import Files
 from batchwright.ports.keys import Keys
 from batchwright.ports.webhooks import Targets, Webhooks
+from batchwright.server.exporting import Exporting
 from batchwright.server.insight import Insight
 from batchwright.server.pace import Paces
 from batchwright.server.recent import Recent
@@ -93,6 +94,8 @@ class Service:
     paces: Paces = field(default_factory=Paces)
     files: FileIndexes = field(default_factory=FileIndexes)
     """Of exports that were made, so that parts of them can be given."""
+    exporting: Exporting | None = None
+    """Large exports as objects, where bodies lie outside the database."""
     version: str
     insight: Insight
     open_metrics: bool = False

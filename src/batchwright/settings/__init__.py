@@ -19,6 +19,7 @@ from batchwright.core.errors import UsageError
 from batchwright.core.gate import OnGate
 from batchwright.core.routes import model_of_file
 from batchwright.core.row_options import RowOptions
+from batchwright.runner.object_inputs import OpenObjects
 from batchwright.runner.progress import ProgressKind
 from batchwright.runner.request import Delivery, Pace, RunRequest
 from batchwright.settings import endpoints, layers, routes
@@ -46,6 +47,8 @@ APPLICATION = "batchwright"
 CHECKPOINT_S = 0.02
 CHECKPOINT_OF_DATABASE_S = 0.25
 """Each is a commit on a server that all workers share. What a machine takes down with it grows with this."""
+CHECKPOINT_OF_BLOBS_S = 2.0
+"""Each puts an object, which is paid for by the request and takes far longer than a commit."""
 SERVICE_ROWS = 1_000
 """In flight at a service, at most, where nothing else is asked: it takes them in chunks."""
 SIMULATE_CONFLICTS = ("vendor", "base_url", "api_key_env", "gguf")
@@ -67,6 +70,14 @@ class Settings:
     """Folder of the store and of this place's locks, absolute; not created here."""
     database: str = field(default="", repr=False)
     """The URL of the store's database, which may hold a password; empty: a file in the folder."""
+    blobs: str = ""
+    """The URL of the object store that larger bodies are in; empty: they are in the database."""
+    blobs_endpoint: str = ""
+    """Of this and the next three, what is empty is as the store's own variables say; they hold for inputs and outputs
+    at object stores too."""
+    blobs_region: str = ""
+    blobs_virtual_host: bool = False
+    blobs_encryption: str = ""
     cache_dir: Path
     """What can be fetched again: the local model (`batchwright model install`)."""
     destinations: tuple[Destination, ...]
@@ -147,6 +158,7 @@ class Settings:
         source: str | Path | Iterable[object],
         *,
         delivery: Delivery,
+        objects: OpenObjects | None = None,
         params: Mapping[str, object] | None = None,
         prompt: str = "",
         system: str = "",
@@ -173,6 +185,7 @@ class Settings:
         )
         return RunRequest(
             source=source,
+            objects=objects,
             delivery=delivery,
             pace=self.pace,
             rows=rows,
@@ -242,8 +255,9 @@ def load(
                 raise
             found = endpoints.Endpoints(destinations=())
     values = {name: value for name in SETTINGS if (value := layers.lookup(ordered, name)) is not None}
-    if service is not None and not sends_rows and "database" in ordered[0].values:
-        raise UsageError("--service asks the service for its batches, so --database would do nothing")
+    for name in ("database", "blobs"):
+        if service is not None and not sends_rows and name in ordered[0].values:
+            raise UsageError(f"--service asks the service for its batches, so --{name} would do nothing")
     there = found.destinations[0] if service is not None and not sends_rows else None
     return replace(_settings(values, found, ordered, variables=variables), service=there, account=account)
 
@@ -258,7 +272,8 @@ def _settings(
         assert isinstance(sourced.value, type(default)), name  # what the table's reader gives
         return sourced.value
 
-    prices, database = value("prices", ""), value("database", "")
+    prices, database, blobs = value("prices", ""), value("database", ""), value("blobs", "")
+    checkpoint_s = CHECKPOINT_OF_BLOBS_S if blobs else CHECKPOINT_OF_DATABASE_S if database else CHECKPOINT_S
     model = value("model", "") or _implied_model(found.destinations)
     lease_s, heartbeat_s = value("lease", 30.0), value("heartbeat", 5.0)
     if heartbeat_s * 2 > lease_s:
@@ -269,6 +284,11 @@ def _settings(
     return Settings(
         state_dir=_state_dir(value("home", "")),
         database=database,
+        blobs=blobs,
+        blobs_endpoint=value("blobs_endpoint", ""),
+        blobs_region=value("blobs_region", ""),
+        blobs_virtual_host=value("blobs_virtual_host", False),
+        blobs_encryption=value("blobs_encryption", ""),
         cache_dir=_cache_dir(),
         destinations=found.destinations,
         asked_for=found.destinations[-1].vendor if found.only else "",
@@ -303,7 +323,7 @@ def _settings(
         price_table=Path(prices) if prices else None,
         transport=value("transport", Transport.AUTO),
         progress=value("progress", ProgressKind.AUTO),
-        checkpoint_interval_s=value("checkpoint_interval", CHECKPOINT_OF_DATABASE_S if database else CHECKPOINT_S),
+        checkpoint_interval_s=value("checkpoint_interval", checkpoint_s),
         lease_s=lease_s,
         heartbeat_s=heartbeat_s,
         grace_s=value("grace", 30.0),

@@ -59,6 +59,25 @@ SETTINGS: dict[str, Setting] = {
     "database": Setting(
         read=values.read_database, meaning="a PostgreSQL database in place of the folder's file", in_projects=False
     ),
+    "blobs": Setting(
+        read=values.read_blobs,
+        meaning="an object store for larger bodies: s3://, gs://, az://, file://",
+        in_projects=False,
+    ),
+    "blobs_endpoint": Setting(
+        read=values.read_endpoint,
+        meaning="where S3 is, if not at Amazon; also of s3:// inputs and outputs",
+        in_projects=False,
+    ),
+    "blobs_region": Setting(read=values.read_region, meaning="its region, if AWS_REGION is not set", in_projects=False),
+    "blobs_virtual_host": Setting(
+        read=values.read_boolean, meaning="S3 buckets are asked for by host, not by path", in_projects=False
+    ),
+    "blobs_encryption": Setting(
+        read=values.read_encryption,
+        meaning="how S3 encrypts what is put: AES256, aws:kms or aws:kms:KEY",
+        in_projects=False,
+    ),
     "model": Setting(read=values.read_text, meaning="model of rows that name none"),
     "base_url": Setting(read=values.read_base_url, meaning="endpoint of rows", fallback="OPENAI_BASE_URL"),
     "api_key_env": Setting(read=values.read_variable_name, meaning="name of the variable that holds its key"),

@@ -22,6 +22,7 @@ BAD_IN_URL = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]|\s")
 """Also half surrogates: bytes of a command line that are no text."""
 DATABASE = re.compile(r"postgres(ql)?://.")
 CLUSTER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):\d{1,5}")
+BLOBS = re.compile(r"(s3|gs|az)://[^/@?#]+(/[^?#]*)?|file:///[^?#]+")
 MAX_INTEGER = 10**12
 SIZE = re.compile(r"(\d{1,15}) ?(B|KiB|MiB|GiB|)", re.IGNORECASE)
 SIZE_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -75,6 +76,32 @@ def read_share(value: object) -> float:
     if not 0.0001 <= number <= 1000 or (number > 1 and number != int(number)):
         raise ValueError(f"expected a number of CPUs such as 0.5, or a whole one, found {value!r}")
     return number
+
+
+def read_blobs(value: object) -> str:
+    """The URL of an object store's bucket or folder, without a slash at its end."""
+    if isinstance(value, str) and BLOBS.fullmatch(value) and not BAD_IN_URL.search(value):
+        return value.rstrip("/")
+    # What was found may hold a key.
+    raise ValueError("expected s3://BUCKET/PREFIX, gs://..., az://CONTAINER/... or file:///FOLDER, found another text")
+
+
+def read_endpoint(value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(r"https?://[^/@?#]+/?", value) and not BAD_IN_URL.search(value):
+        return value.rstrip("/")
+    raise ValueError("expected https://HOST, or http://HOST:PORT of this machine, found another text")
+
+
+def read_region(value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9-]{1,64}", value):
+        return value
+    raise ValueError(f"expected a region such as eu-central-1, found {value!r}")
+
+
+def read_encryption(value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(r"AES256|aws:kms(:dsse)?|aws:kms:[A-Za-z0-9:/_-]+", value):
+        return value
+    raise ValueError(f"expected AES256, aws:kms, aws:kms:dsse or aws:kms:KEY, found {value!r}")
 
 
 def read_host(value: object) -> str:

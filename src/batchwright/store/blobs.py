@@ -1,38 +1,69 @@
-"""Blobs in a table beside the truth (`ports.blobs`), and the keys they lie under.
+"""Blobs: immutable bytes under a key that says what wrote them and is used once.
 
-A key says what wrote it and is used once. Superseded blobs are marked, never deleted by the transaction that
-supersedes them: a reader may hold their names. The sweeper deletes them later.
+Each has its row. Its bytes are in that row, or an object of the object store has them (`store.bodies`) and the row
+names it. Superseded blobs are marked, never deleted by the transaction that supersedes them: a reader may hold their
+names. The sweeper deletes them later, and the objects of all that go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, exists, insert, select, text, update
+from sqlalchemy import Connection, bindparam, delete, exists, insert, literal, select, text, update
 
 from batchwright.core.worker_id import WorkerId
 from batchwright.store.prepared import Prepared
-from batchwright.store.schema import SUPERSEDED, blob, part
+from batchwright.store.schema import IS_OBJECT, SUPERSEDED, blob, part
 
 MAX_BYTES = 8 * 1024 * 1024
 """Of blobs in one transaction; a single larger one goes alone."""
+LONG_AGO_MS = 1
+"""When a blob was superseded whose readers find nothing of it any more."""
 
-_PUT = Prepared(insert(blob), ("key", "data"))
-_GET = Prepared(select(blob.c.data).where(blob.c.key == bindparam("key")))
-_DELETE = delete(blob).where(blob.c.key == bindparam("dead_key"))
+_PUT = Prepared(insert(blob), ("key", "object", "size", "data"))
+_FIND = Prepared(select(blob.c.data, blob.c.object, blob.c.size).where(blob.c.key == bindparam("key")))
+_IS_ONE = blob.c.key.in_(bindparam("dead_keys", expanding=True))
+_IS_UNNAMED = ~exists().where(part.c.blob_key == blob.c.key)
+_DELETE = delete(blob).where(_IS_ONE)
+_DELETE_UNNAMED = _DELETE.where(_IS_UNNAMED)
+_LEAVE = (
+    update(blob)
+    .where(_IS_ONE, text(IS_OBJECT))
+    .values(key=literal("gone/") + blob.c.object, superseded_at_ms=LONG_AGO_MS)
+)
+_LEAVE_UNNAMED = _LEAVE.where(_IS_UNNAMED)
 _SUPERSEDE = (
     update(blob)
     .where(blob.c.key == bindparam("old_key"), ~exists().where(part.c.blob_key == blob.c.key))
     .values(superseded_at_ms=bindparam("now_ms"))
 )
+_IS_OLD = (text(SUPERSEDED), blob.c.superseded_at_ms <= bindparam("until_ms"))
 _SWEEP = delete(blob).where(
     blob.c.key.in_(
         select(blob.c.key)
-        .where(text(SUPERSEDED), blob.c.superseded_at_ms <= bindparam("until_ms"))
+        .where(*_IS_OLD, blob.c.object == "")
         .order_by(blob.c.superseded_at_ms)
         .limit(bindparam("at_most"))
     )
 )
+_OLD_OBJECTS = (
+    select(blob.c.key, blob.c.object)
+    .where(*_IS_OLD, text(IS_OBJECT))
+    .order_by(blob.c.superseded_at_ms)
+    .limit(bindparam("at_most"))
+)
+_NAMED = select(blob.c.object).where(text(IS_OBJECT), blob.c.object.in_(bindparam("objects", expanding=True)))
+
+
+class Span(NamedTuple):
+    """A run of an object's bytes."""
+
+    object: str
+    offset: int
+    length: int
+    size: int
+    """Of the whole object."""
 
 
 def input_key(batch_id: str, number: int) -> str:
@@ -64,24 +95,34 @@ def result_key(batch_id: str, number: int, round_epoch: tuple[int, int]) -> str:
     return f"result/{batch_id}/{number}/{round_epoch[0]}/{round_epoch[1]}"
 
 
-class TableBlobs:
-    """Implements `ports.blobs.Blobs` within the transaction of the connection it was made for."""
+def put(connection: Connection, key: str, data: bytes, object_: str = "") -> None:
+    """`key` must be new. `object_`: the object that holds the bytes already, which are left out of the row then."""
+    if object_:
+        put_object(connection, key, object_, len(data))
+    else:
+        _PUT.run(connection, {"key": key, "object": "", "size": len(data), "data": data})
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
-    def put(self, key: str, data: bytes) -> None:
-        _PUT.run(self._connection, {"key": key, "data": data})
+def put_object(connection: Connection, key: str, object_: str, size: int) -> None:
+    """`key` must be new; the object holds its bytes already."""
+    _PUT.run(connection, {"key": key, "object": object_, "size": size, "data": b""})
 
-    def get(self, key: str) -> bytes:
-        found = _GET.first(self._connection, {"key": key})
-        if found is None:
-            raise KeyError(key)
-        return bytes(found[0])
 
-    def delete(self, keys: Sequence[str]) -> None:
-        if keys:
-            self._connection.execute(_DELETE, [{"dead_key": key} for key in keys])
+def find(connection: Connection, key: str) -> bytes | Span:
+    """A blob's bytes, or where they lie. Raises KeyError for a key that was never put, or was deleted."""
+    found = _FIND.first(connection, {"key": key})
+    if found is None:
+        raise KeyError(key)
+    return Span(found.object, 0, found.size, found.size) if found.object else bytes(found.data)
+
+
+def discard(connection: Connection, keys: Sequence[str], *, unnamed: bool = False) -> None:
+    """Deletes those that exist; with `unnamed` those alone that no part leads to. The row of an object is kept, under
+    no key that anybody asks for, until the sweeper has deleted the object."""
+    if keys:
+        dead = {"dead_keys": list(keys)}
+        connection.execute(_LEAVE_UNNAMED if unnamed else _LEAVE, dead)
+        connection.execute(_DELETE_UNNAMED if unnamed else _DELETE, dead)
 
 
 def supersede(connection: Connection, keys: Iterable[str], now_ms: int) -> None:
@@ -92,5 +133,21 @@ def supersede(connection: Connection, keys: Iterable[str], now_ms: int) -> None:
 
 
 def delete_superseded(connection: Connection, until_ms: int, limit: int) -> int:
-    """Deletes up to `limit` blobs superseded until then; returns how many."""
+    """Deletes up to `limit` blobs of this table superseded until then; returns how many."""
     return connection.execute(_SWEEP, {"until_ms": until_ms, "at_most": limit}).rowcount
+
+
+def superseded_objects(connection: Connection, until_ms: int, limit: int) -> dict[str, str]:
+    """Of those whose bytes are objects: key -> object, up to `limit`."""
+    rows = connection.execute(_OLD_OBJECTS, {"until_ms": until_ms, "at_most": limit})
+    return {row.key: row.object for row in rows}
+
+
+def forget(connection: Connection, keys: Sequence[str]) -> None:
+    """Deletes the rows of objects that are no more."""
+    connection.execute(_DELETE, {"dead_keys": list(keys)})
+
+
+def named(connection: Connection, objects: Sequence[str]) -> frozenset[str]:
+    """Those of the objects that a row names."""
+    return frozenset(connection.execute(_NAMED, {"objects": list(objects)}).scalars())

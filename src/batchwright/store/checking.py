@@ -13,13 +13,14 @@ from sqlalchemy import Connection, Row, select
 from batchwright.core import row_map
 from batchwright.ports.store import SegmentKey
 from batchwright.store import batches, inputs, ledger, parts
+from batchwright.store.bodies import Reader
 from batchwright.store.folding import fold
 from batchwright.store.reading import counted_map
 from batchwright.store.schema import pick, queue, segment
 
 
-def check(connection: Connection, batch_id: str) -> list[str]:
-    """A sentence for each law that does not hold; empty: all hold."""
+def check(connection: Connection, batch_id: str, reader: Reader) -> list[str]:
+    """A sentence for each law that does not hold; empty: all hold. Raises Outside."""
     row = batches.get(connection, batch_id)
     segments = connection.execute(
         select(segment).where(segment.c.batch_id == batch_id).order_by(segment.c.number)
@@ -28,12 +29,15 @@ def check(connection: Connection, batch_id: str) -> list[str]:
     by_map: Counter[int] = Counter()
     by_record: Counter[int] = Counter()
     cost = index = 0
+    if reader.goes_outside:
+        _need_all(connection, [SegmentKey(batch_id, found.number) for found in segments], reader)
     for found in segments:
         counted = _counted(row, found)
         by_map.update(counted)
-        wrong += _check_segment(row, found, index) + _check_input(connection, found)
+        wrong += _check_segment(row, found, index) + _check_input(connection, found, reader)
         index += len(found.row_map)
-        records = fold((frame.packed for frame in parts.read(connection, SegmentKey(batch_id, found.number))), counted)
+        read = parts.read(connection, SegmentKey(batch_id, found.number), reader)
+        records = fold((frame.packed for frame in read), counted)
         cost += sum(record.cost_picousd for record in records.values())
         for number, byte in enumerate(counted):
             record = records.get(number)
@@ -77,9 +81,15 @@ def _check_segment(row: Row[Any], found: Row[Any], index: int) -> list[str]:
     return wrong
 
 
-def _check_input(connection: Connection, found: Row[Any]) -> list[str]:
+def _need_all(connection: Connection, keys: list[SegmentKey], reader: Reader) -> None:
+    """What lies outside, in a few rounds, not one a segment. Raises Outside."""
+    reader.need([packed for key in keys for _, packed in parts.find(connection, key)])
+    reader.need([inputs.find(connection, key) for key in keys])
+
+
+def _check_input(connection: Connection, found: Row[Any], reader: Reader) -> list[str]:
     try:
-        rows = len(inputs.read(connection, SegmentKey(found.batch_id, found.number)).rows)
+        rows = len(inputs.read(connection, SegmentKey(found.batch_id, found.number), reader).rows)
     except KeyError as error:
         return [f"segment {found.number} has rows in {error.args[0]}, which is not there"]
     if rows == len(found.row_map):

@@ -4,7 +4,8 @@ In this order, so that up to the pauses it touches no row that another worker wr
 tallies and usage, allowances spent; then pauses (of batches whose key has spent its budget too) and claims; last of all
 the rows of batches, locked in key order: allowances, gates, turns, settles. What a settling segment's result is merged
 from is read before the transaction begins: under a valid epoch nobody else adds to it, and a lost one is found by the
-fence.
+fence. So is what belongs into an object store put before it, and the inputs of claimed segments that lie in one are
+fetched after it.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from batchwright.ports.store import (
     SegmentKey,
 )
 from batchwright.store import backlog, batches, blobs, claiming, credit, ledger, parts, turning
+from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.claiming import Claims, Taker
-from batchwright.store.connections import Connections
-from batchwright.store.parts import Merged, Place
+from batchwright.store.parts import Merged, Outer, Place
 from batchwright.store.prepared import Prepared, StoredRow
 from batchwright.store.schema import HAS_HOLDER, batch, segment, worker
 
@@ -119,36 +120,58 @@ class _Work:
     """As in CheckpointResult."""
 
 
-def run(connections: Connections, checkpoint: Checkpoint) -> CheckpointResult:
-    merged = _merge(connections, checkpoint.segments)
-    return connections.transact(partial(_write, checkpoint=checkpoint, merged=merged))
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """What was read and put before the transaction."""
+
+    merged: Mapping[SegmentKey, Merged]
+    outer: Outer | None
+    """The frames of all changes without a result, where they belong outside; those of lost segments stay unnamed."""
 
 
-def _write(connection: Connection, *, checkpoint: Checkpoint, merged: Mapping[SegmentKey, Merged]) -> CheckpointResult:
+def run(bodies: Bodies, checkpoint: Checkpoint) -> CheckpointResult:
+    merged = _merge(bodies, checkpoint.segments)
+    rest = [(change.key, change.records) for change in checkpoint.segments if change.records]
+    outer = parts.put_outside(
+        bodies, _part_key(checkpoint), [(key, records) for key, records in rest if key not in merged]
+    )
+    ready = _Ready(parts.place_merged(bodies, merged), outer)
+    result, claims = bodies.transact(partial(_write, checkpoint=checkpoint, ready=ready))
+    claimed = claiming.complete(bodies, claims)
+    return replace(result, claimed=claimed, given_back=len(claims.taken) - len(claimed))
+
+
+def _part_key(checkpoint: Checkpoint) -> str:
+    return blobs.part_key(checkpoint.worker, checkpoint.number)
+
+
+def _write(
+    connection: Connection, reader: Reader, *, checkpoint: Checkpoint, ready: _Ready
+) -> tuple[CheckpointResult, Claims]:
     work = _begin(connection, checkpoint)
     _fence(connection, work, checkpoint)
-    work.merged = {change.key: merged[change.key] for change in work.held if change.key in merged}
-    _write_part(connection, work, checkpoint)
-    for key, result in work.merged.items():
-        parts.publish(connection, work.places[key], result, checkpoint.now_ms)
+    work.merged = {change.key: ready.merged[change.key] for change in work.held if change.key in ready.merged}
+    _write_part(connection, work, (checkpoint, ready.outer))
+    for key, merged in work.merged.items():
+        parts.publish(connection, work.places[key], merged, checkpoint.now_ms)
     _count(connection, work, checkpoint)
     _write_facts(connection, work, checkpoint)
-    claims = _claim(connection, work, checkpoint)
+    claims = _claim(connection, work, (checkpoint, reader))
     _lock(connection, work, (checkpoint, claims))
     given = _allowances(connection, work, checkpoint)
     for batch_id in checkpoint.gate_passed:
         connection.execute(_GATE_PASSED, {"of_batch": batch_id})
     claiming.finish(connection, claims, (work.batches, work.given_back, work.owed))
     _settle(connection, work, checkpoint)
-    return CheckpointResult(
+    result = CheckpointResult(
         lost=frozenset(change.key for change in work.lost),
-        claimed=claims.taken,
         signals=_signals(connection, work, (checkpoint, claims)),
         allowances=given,
         key_short=frozenset(work.key_short),
         key_held=frozenset(work.key_held),
         settled=work.settled,
     )
+    return result, claims
 
 
 def number_of(connection: Connection, who: WorkerId) -> int:
@@ -162,18 +185,21 @@ def _worker(connection: Connection, who: WorkerId) -> StoredRow:
     return row
 
 
-def _merge(connections: Connections, changes: Sequence[SegmentChange]) -> dict[SegmentKey, Merged]:
+def _merge(bodies: Bodies, changes: Sequence[SegmentChange]) -> dict[SegmentKey, Merged]:
     """Results of the segments that end with this checkpoint, as many as fit the bound of a transaction's blobs."""
     ending = [change for change in changes if change.closed_as is None and not row_map.count_open(change.row_map)]
     merged: dict[SegmentKey, Merged] = {}
     size = sum(len(change.records) for change in changes)
     for change in ending:
-        with connections.read() as connection:
-            result = parts.merge(connection, change.key, (change.row_map, change.records))
+        result = bodies.look(partial(_merge_one, change=change))
         if result is not None and size - len(change.records) + len(result.packed) <= blobs.MAX_BYTES:
             size += len(result.packed) - len(change.records)
             merged[change.key] = result
     return merged
+
+
+def _merge_one(connection: Connection, reader: Reader, *, change: SegmentChange) -> Merged | None:
+    return parts.merge(connection, change.key, (change.row_map, change.records), reader)
 
 
 def _begin(connection: Connection, checkpoint: Checkpoint) -> _Work:
@@ -274,13 +300,14 @@ def _recounted(change: SegmentChange, row: StoredRow) -> SegmentChange:
     return replace(change, tally=tally)
 
 
-def _write_part(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
+def _write_part(connection: Connection, work: _Work, what: tuple[Checkpoint, Outer | None]) -> None:
+    checkpoint, outer = what
     packed = [
         (work.places[change.key], change.records)
         for change in work.held
         if change.records and change.key not in work.merged
     ]
-    parts.write(connection, blobs.part_key(checkpoint.worker, checkpoint.number), packed)
+    parts.write(connection, _part_key(checkpoint), packed, outer)
 
 
 def _count(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
@@ -330,10 +357,12 @@ def _write_facts(connection: Connection, work: _Work, checkpoint: Checkpoint) ->
     work.paused = credit.pause_spent(connection, keys, work.settling, checkpoint.now_ms)
 
 
-def _claim(connection: Connection, work: _Work, checkpoint: Checkpoint) -> Claims:
+def _claim(connection: Connection, work: _Work, what: tuple[Checkpoint, Reader]) -> Claims:
+    checkpoint, reader = what
     if checkpoint.claim is None or work.gone or checkpoint.claim.limit <= 0:
         return Claims()
-    return claiming.claim(connection, checkpoint.claim, Taker(work.worker_id, checkpoint.number, checkpoint.now_ms))
+    taker = Taker(work.worker_id, checkpoint.number, checkpoint.now_ms, reader)
+    return claiming.claim(connection, checkpoint.claim, taker)
 
 
 def _lock(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]) -> None:

@@ -11,19 +11,23 @@ Rows that a lost lease left in doubt are dealt with here, once, under the new ep
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from sqlalchemy import Connection, bindparam, func, select, text, update
 
 from batchwright.core import fair_share, row_map
 from batchwright.core.batch_spec import BatchSpec, LaneKey, VendorProtocol
 from batchwright.core.doubt import Resolution, resolve, suspects
+from batchwright.core.errors import ObjectsAway
 from batchwright.core.records import Record, SegmentInput, Tally
 from batchwright.ports.store import ClaimedSegment, ClaimRequest, SegmentKey
 from batchwright.store import backlog, inputs, ledger, parts, queueing
 from batchwright.store.batches import spec_of
 from batchwright.store.blobs import doubt_key
+from batchwright.store.bodies import Bodies, Outside, Reader
 from batchwright.store.connections import TryAgain
 from batchwright.store.fair_order import Candidate, FairOrder
 from batchwright.store.folding import bases, fold
@@ -107,14 +111,47 @@ _SET_MAP = (
         charged=segment.c.charged * bindparam("keep_charge"),
     )
 )
+_GIVE_BACK = (
+    update(segment)
+    .where(
+        segment.c.batch_id == bindparam("of_batch"),
+        segment.c.number == bindparam("of_number"),
+        segment.c.epoch == bindparam("of_epoch"),
+        text("state = 'held'"),
+    )
+    .values(state="waiting", holder=0)
+)
 _BATCH = select(batch).where(batch.c.batch_id == bindparam("batch_id"))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a segment's blobs say."""
+
+    in_round: dict[int, Record]
+    previous: dict[int, Record]
+    """Of each row reopened in this round, as at the end of the one before."""
+    input: SegmentInput
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A segment that was taken, with what it holds unless that lies outside."""
+
+    row: StoredRow
+    resolution: Resolution | None
+    known: Known | None
+
+    @property
+    def key(self) -> SegmentKey:
+        return SegmentKey(self.row.batch_id, self.row.number)
 
 
 @dataclass(slots=True)
 class Claims:
     """What a claim did: segments taken, and segments that resolving their doubt brought to an end."""
 
-    taken: list[ClaimedSegment] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
     ended: list[tuple[Place, Merged | None]] = field(default_factory=list)
     bytes: int = 0
     served: set[str] = field(default_factory=set)
@@ -131,6 +168,7 @@ class Taker:
     number: int
     """Of the checkpoint."""
     now_ms: int
+    reader: Reader
 
 
 def claim(connection: Connection, request: ClaimRequest, taker: Taker) -> Claims:
@@ -253,27 +291,82 @@ def _take(
     of = {"of_batch": key.batch_id, "of_number": key.number}
     row = _TAKE.first(connection, {**of, "taker": taker.worker_id, "tokens": charged[0], "by_weight": charged[1]})
     assert row is not None, "a segment that waits is there to be taken"
-    untouched = row.epoch == FIRST_EPOCH and row.open == len(row.row_map)
-    found = [] if untouched else parts.read(connection, key)
-    in_round = frames.last_records(parts.of_round(found, row.round))
-    previous = _previous(row, found)
-    segment_input = inputs.read(connection, key)
+    known: Known | None = None
     resolution = None
     if row_map.RESERVED in row.row_map:
-        resolution = _resolve(connection, row, (segment_input, bases(in_round, previous)))
+        # Rare, and it decides what is written: where it lies outside the transaction begins anew with it.
+        known = _read(connection, row, taker.reader)
+        resolution = _resolve(connection, row, (known.input, bases(known.in_round, known.previous)))
         tally = resolution.tally
         tally.possible_picousd = ledger.charge_doubt(connection, key.batch_id, lost_with, tally.possible_picousd)
         place = Place(key, row.round, row.epoch, taker.number)
         _settle_doubt(connection, place, (resolution, row, taker))
-        in_round |= {record.row: record for record in resolution.records}
+        known.in_round.update({record.row: record for record in resolution.records})
         if not row_map.count_open(resolution.row_map):
-            claims.ended.append((place, parts.merge(connection, key, (resolution.row_map, b""))))
+            claims.ended.append((place, _merge(connection, key, (resolution.row_map, taker.reader))))
             return False
-    elif lost_with:
-        ledger.charge_doubt(connection, key.batch_id, lost_with, 0)
+    else:
+        if lost_with:
+            ledger.charge_doubt(connection, key.batch_id, lost_with, 0)
+        with suppress(Outside):  # fetched by `complete`, after the commit
+            known = _read(connection, row, taker.reader)
     claims.bytes += row.input_bytes
-    claims.taken.append(_claimed(row, segment_input, (in_round, previous, resolution)))
+    claims.taken.append(Taken(row, resolution, known))
     return True
+
+
+def _merge(connection: Connection, key: SegmentKey, what: tuple[bytes, Reader]) -> Merged | None:
+    """`what` is (the ended segment's row map, the reader). With an object store it stays the list of its parts: a
+    result could not be put before this transaction."""
+    row_map_, reader = what
+    return None if reader.goes_outside else parts.merge(connection, key, (row_map_, b""), reader)
+
+
+def _read(connection: Connection, row: StoredRow, reader: Reader) -> Known:
+    """Raises Outside."""
+    key = SegmentKey(row.batch_id, row.number)
+    untouched = row.epoch == FIRST_EPOCH and row.open == len(row.row_map)
+    stored = [] if untouched else parts.find(connection, key)
+    packed = inputs.find(connection, key)
+    reader.need([packed, *(frame for _, frame in stored)])  # all in one go
+    found = parts.open_found(stored, reader)
+    return Known(
+        in_round=frames.last_records(parts.of_round(found, row.round)),
+        previous=_previous(row, found),
+        input=inputs.unpack(connection, packed, reader),
+    )
+
+
+def complete(bodies: Bodies, claims: Claims) -> list[ClaimedSegment]:
+    """The claimed segments, once the claim has been committed, with what lies outside. Where the object store does not
+    answer they are given back: whoever asks next takes them."""
+    claimed: list[ClaimedSegment] = []
+    unread: list[StoredRow] = []
+    for taken in claims.taken:
+        known = taken.known
+        if known is None and not unread:  # one that was waited for in vain is enough
+            with suppress(ObjectsAway):
+                known = bodies.look(partial(_read_taken, row=taken.row))
+        if known is None:
+            unread.append(taken.row)
+        else:
+            claimed.append(_claimed(taken.row, known, taken.resolution))
+    if unread:
+        bodies.connections.transact(partial(_give_back, rows=unread))
+    return claimed
+
+
+def _read_taken(connection: Connection, reader: Reader, *, row: StoredRow) -> Known:
+    return _read(connection, row, reader)
+
+
+def _give_back(connection: Connection, *, rows: Sequence[StoredRow]) -> None:
+    waiting: backlog.Waiting = Counter()
+    for row in sorted(rows, key=lambda row: (row.batch_id, row.number)):
+        mine = {"of_batch": row.batch_id, "of_number": row.number, "of_epoch": row.epoch}
+        if connection.execute(_GIVE_BACK, mine).rowcount:
+            waiting[row.batch_id, row.lane_set] += 1
+    backlog.change_waiting(connection, waiting)
 
 
 def _previous(row: StoredRow, found: list[Frame]) -> dict[int, Record]:
@@ -342,12 +435,8 @@ def _window(row: StoredRow, resolution: Resolution | None) -> int:
     return resolution.window
 
 
-def _claimed(
-    row: StoredRow,
-    segment_input: SegmentInput,
-    known: tuple[dict[int, Record], dict[int, Record], Resolution | None],
-) -> ClaimedSegment:
-    in_round, previous, resolution = known
+def _claimed(row: StoredRow, known: Known, resolution: Resolution | None) -> ClaimedSegment:
+    in_round = known.in_round
     new_map = row.row_map if resolution is None else resolution.row_map
     window = _window(row, resolution)
     if resolution is not None:
@@ -366,9 +455,9 @@ def _claimed(
         first_index=row.first_index,
         row_map=new_map,
         previous_map=row.previous_map,
-        previous_records=previous,
+        previous_records=known.previous,
         records=in_round,
-        input=segment_input,
+        input=known.input,
         input_bytes=row.input_bytes,
         first=first,
         window=window,

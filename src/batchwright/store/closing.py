@@ -15,6 +15,7 @@ from batchwright.core import row_map
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import SegmentKey, Tally
 from batchwright.store import backlog, batches, dialect, inputs, ledger, turning
+from batchwright.store.bodies import Reader
 from batchwright.store.schema import AWAITS_CLOSING, CAN_EXPIRE, NOBODY, batch, file_batch, segment
 
 _SET_CLOSING = (
@@ -77,7 +78,8 @@ def expire_due(connection: Connection, now_ms: int) -> list[str]:
     return list(connection.execute(_AWAITING).scalars())
 
 
-def step(connection: Connection, batch_id: str, now_ms: int, limit: int) -> int:
+def step(connection: Connection, reader: Reader, batch_id: str, *, now_ms: int, limit: int) -> int:
+    """Raises Outside."""
     row = batches.get_locked(connection, batch_id)
     if row.phase != "open" or not row.closing:
         return 0
@@ -85,6 +87,9 @@ def step(connection: Connection, batch_id: str, now_ms: int, limit: int) -> int:
     segments = connection.execute(_UNHELD, {"batch_id": batch_id, "at_most": limit}).all()
     if not segments:
         return 0
+    if reader.goes_outside:
+        charged = [SegmentKey(batch_id, found.number) for found in segments if _is_charged(row, found)]
+        reader.need([inputs.find(connection, key) for key in charged])  # all in one go
     tally = Tally()
     fewer: backlog.Waiting = Counter()
     for found in segments:
@@ -97,7 +102,7 @@ def step(connection: Connection, batch_id: str, now_ms: int, limit: int) -> int:
     backlog.change_waiting(connection, fewer)
     for found in segments:
         if found.holder:
-            tally.possible_picousd += _charge(connection, row, found)
+            tally.possible_picousd += _charge(connection, row, (found, reader))
     ledger.add_tally(connection, batch_id, (row.round, NOBODY), tally)
     turning.lower_open(connection, batch_id, len(segments), now_ms)
     return len(segments)
@@ -115,11 +120,18 @@ def _count_closed(tally: Tally, found: Row[Any], kind: FailureKind) -> None:
             tally.counts[byte] = tally.counts.get(byte, 0) + closed
 
 
-def _charge(connection: Connection, row: Row[Any], found: Row[Any]) -> int:
-    """Moves what a gone worker had drawn over to the rows it left in doubt; returns what is charged."""
+def _is_charged(row: Row[Any], found: Row[Any]) -> bool:
+    """Whether rows of it were out with a worker that is gone, under a cap."""
+    return bool(found.holder) and row.cap_picousd >= 0 and row_map.RESERVED in found.row_map
+
+
+def _charge(connection: Connection, row: Row[Any], what: tuple[Row[Any], Reader]) -> int:
+    """Moves what a gone worker had drawn over to the rows it left in doubt; returns what is charged. `what` is (the
+    segment, the reader)."""
+    found, reader = what
     worst = 0
-    if row.cap_picousd >= 0 and row_map.RESERVED in found.row_map:
-        rows = inputs.read_rows(connection, SegmentKey(found.batch_id, found.number)).rows
+    if _is_charged(row, found):
+        rows = inputs.read_rows(connection, SegmentKey(found.batch_id, found.number), reader).rows
         worst = sum(
             item.worst_picousd for item, byte in zip(rows, found.row_map, strict=True) if byte == row_map.RESERVED
         )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, delete, exists, select, text, update
+from sqlalchemy import Connection, bindparam, delete, select, text, update
 
 from batchwright.core.errors import WrongState
-from batchwright.store import batches, files, idempotency, webhooks
-from batchwright.store.blobs import TableBlobs, input_key
+from batchwright.store import batches, blobs, files, idempotency, webhooks
+from batchwright.store.blobs import input_key
 from batchwright.store.schema import (
     ENDED,
     allowance,
     batch,
-    blob,
     custom_ids,
     file,
     file_batch,
@@ -44,9 +43,6 @@ _PART_BLOBS = (
     select(part.c.blob_key)
     .where(part.c.batch_id == bindparam("batch_id"), part.c.number >= bindparam("first"))
     .distinct()
-)
-_DELETE_UNNAMED = delete(blob).where(
-    blob.c.key == bindparam("dead_key"), ~exists().where(part.c.blob_key == blob.c.key)
 )
 _DELETE_FROM = [
     delete(table).where(table.c.batch_id == bindparam("of_batch"), table.c.number >= bindparam("first"))
@@ -111,8 +107,7 @@ def _drop_segments(connection: Connection, batch_id: str) -> bool:
     named = list(connection.execute(_PART_BLOBS, {"batch_id": batch_id, "first": first}).scalars())
     for statement in _DELETE_FROM:
         connection.execute(statement, {"of_batch": batch_id, "first": first})
-    TableBlobs(connection).delete([input_key(batch_id, number) for number in numbers])
-    if named:
-        # A worker's part may hold frames of other batches too.
-        connection.execute(_DELETE_UNNAMED, [{"dead_key": key} for key in named])
+    blobs.discard(connection, [input_key(batch_id, number) for number in numbers])
+    # A worker's part may hold frames of other batches too.
+    blobs.discard(connection, named, unnamed=True)
     return True

@@ -28,7 +28,9 @@ from sqlalchemy import (
 
 from batchwright.core.errors import NoSuchFile
 from batchwright.ports.files import FilePage, StoredFile
-from batchwright.store.blobs import TableBlobs, piece_key
+from batchwright.store import blobs
+from batchwright.store.blobs import piece_key
+from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.schema import UNREADY, UPLOAD_EXPIRES, batch, file, file_batch
 
 SWEPT_PIECES = 64
@@ -109,13 +111,18 @@ def begin(connection: Connection, names: tuple[str, str, str], now_ms: int) -> N
     connection.execute(_ADD, values)
 
 
-def add_pieces(connection: Connection, file_id: str, packed: Sequence[bytes]) -> None:
+def put_outside(bodies: Bodies, file_id: str, packed: Sequence[bytes]) -> list[str]:
+    """The object of each piece, put before the transaction that adds them; empty: it belongs into the table."""
+    return bodies.put_all([(f"file/{file_id}", piece) for piece in packed])
+
+
+def add_pieces(connection: Connection, file_id: str, packed: Sequence[bytes], outside: Sequence[str]) -> None:
+    """`outside` is what `put_outside` gave."""
     pieces = connection.execute(_ADD_PIECES, {"of_file": file_id, "more": len(packed)}).scalar_one_or_none()
     if pieces is None:
         raise _none_such(file_id)
-    table = TableBlobs(connection)
-    for number, piece in enumerate(packed, pieces - len(packed)):
-        table.put(piece_key(file_id, number), piece)
+    for number, (piece, name) in enumerate(zip(packed, outside, strict=True), pieces - len(packed)):
+        blobs.put(connection, piece_key(file_id, number), piece, name)
 
 
 def finish(connection: Connection, done: StoredFile) -> None:
@@ -162,9 +169,11 @@ def listed(connection: Connection, wish: tuple[str, FilePage], now_ms: int) -> l
     return [_file(row) for row in connection.execute(statement, {"of_account": account, "now_ms": now_ms})]
 
 
-def read_piece(connection: Connection, file_id: str, number: int) -> bytes:
+def read_piece(connection: Connection, reader: Reader, which: tuple[str, int]) -> bytes:
+    """`which` is (file, number). Raises Outside."""
+    file_id, number = which
     try:
-        return TableBlobs(connection).get(piece_key(file_id, number))
+        return reader.bytes_of(blobs.find(connection, piece_key(file_id, number)))
     except KeyError:
         raise _none_such(file_id) from None
 
@@ -211,7 +220,7 @@ def sweep_step(connection: Connection, file_id: str, now_ms: int) -> int:
         connection.execute(_KEEP, {"of_file": file_id})
         return 1
     left = max(0, pieces - SWEPT_PIECES)
-    TableBlobs(connection).delete([piece_key(file_id, number) for number in range(left, pieces)])
+    blobs.discard(connection, [piece_key(file_id, number) for number in range(left, pieces)])
     if left:
         connection.execute(_FEWER, {"of_file": file_id, "left": left})
     else:

@@ -5,20 +5,32 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from batchwright.core.records import SegmentInput, SegmentKey
-from batchwright.store.blobs import TableBlobs, input_key, piece_key
+from batchwright.store import blobs
+from batchwright.store.blobs import Span, input_key, piece_key
+from batchwright.store.bodies import Reader
 from batchwright.wire import frames
 
 
-def read(connection: Connection, key: SegmentKey) -> SegmentInput:
-    """With bodies and columns. Raises KeyError if something of it is not there, which is a fault of the store."""
-    blobs = TableBlobs(connection)
+def find(connection: Connection, key: SegmentKey) -> bytes | Span:
+    """Packed, or where it lies. Raises KeyError as the others."""
+    return blobs.find(connection, input_key(*key))
+
+
+def read(connection: Connection, key: SegmentKey, reader: Reader) -> SegmentInput:
+    """With bodies and columns. Raises Outside; KeyError if something of it is not there, which is a fault of the
+    store."""
+    return unpack(connection, find(connection, key), reader)
+
+
+def unpack(connection: Connection, found: bytes | Span, reader: Reader) -> SegmentInput:
+    """As `read`, of what `find` found."""
 
     def read_piece(file_id: str, number: int) -> bytes:
-        return blobs.get(piece_key(file_id, number))
+        return reader.bytes_of(blobs.find(connection, piece_key(file_id, number)))
 
-    return frames.unpack_input(blobs.get(input_key(*key)), read_piece)
+    return frames.unpack_input(reader.bytes_of(found), read_piece)
 
 
-def read_rows(connection: Connection, key: SegmentKey) -> SegmentInput:
-    """With empty bodies and columns: no piece of a file is touched."""
-    return frames.unpack_rows(TableBlobs(connection).get(input_key(*key)))
+def read_rows(connection: Connection, key: SegmentKey, reader: Reader) -> SegmentInput:
+    """With empty bodies and columns: no piece of a file is touched. Raises Outside."""
+    return frames.unpack_rows(reader.bytes_of(find(connection, key)))

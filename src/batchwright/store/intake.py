@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from sqlalchemy import Connection, bindparam, insert, select, update
@@ -12,8 +12,9 @@ from batchwright.core import row_map
 from batchwright.core.errors import WrongState
 from batchwright.core.records import Tally
 from batchwright.ports.store import NewBatch, NewSegment
-from batchwright.store import backlog, batches, dialect, idempotency, ledger, turning, webhooks
-from batchwright.store.blobs import MAX_BYTES, TableBlobs, input_key, intake_key
+from batchwright.store import backlog, batches, blobs, dialect, idempotency, ledger, turning, webhooks
+from batchwright.store.blobs import MAX_BYTES, input_key, intake_key
+from batchwright.store.bodies import Bodies
 from batchwright.store.prepared import StoredRow
 from batchwright.store.schema import NOBODY, batch, custom_ids, part, segment
 
@@ -69,10 +70,25 @@ def create(connection: Connection, new: NewBatch) -> None:
         webhooks.add(connection, new.webhook)
 
 
-def create_with(connection: Connection, *, batch: NewBatch, segments: Sequence[NewSegment], closes: bool) -> None:
+def put_outside(bodies: Bodies, batch_id: str, segments: Sequence[NewSegment]) -> dict[str, str]:
+    """Those of the segments' blobs that belong outside, put there before the transaction that adds the segments: key ->
+    object."""
+    items = [(input_key(batch_id, new.number), new.input) for new in segments]
+    items += [(intake_key(batch_id, new.number), new.records) for new in segments if new.records]
+    return {item[0]: name for item, name in zip(items, bodies.put_all(items), strict=True) if name}
+
+
+def create_with(
+    connection: Connection,
+    *,
+    batch: NewBatch,
+    segments: Sequence[NewSegment],
+    outside: Mapping[str, str],
+    closes: bool,
+) -> None:
     """One transaction of a submit: the batch if it is not there yet, segments, and the end of the intake."""
     create(connection, batch)
-    add(connection, batch.batch_id, segments)
+    add(connection, batch.batch_id, segments, outside)
     if closes:
         close(connection, batch.batch_id, batch.created_at_ms)
 
@@ -90,8 +106,9 @@ def chunks(segments: Sequence[NewSegment]) -> Iterator[Sequence[NewSegment]]:
         yield segments[start:]
 
 
-def add(connection: Connection, batch_id: str, segments: Sequence[NewSegment]) -> None:
-    """Adds segments of one transaction; those that a commit with a lost reply has added are passed over."""
+def add(connection: Connection, batch_id: str, segments: Sequence[NewSegment], outside: Mapping[str, str]) -> None:
+    """Adds segments of one transaction; those that a commit with a lost reply has added are passed over. `outside` is
+    what `put_outside` gave."""
     row = _accepting(connection, batch_id)
     fresh = _fresh(connection, row, segments)
     if not fresh:
@@ -105,11 +122,12 @@ def add(connection: Connection, batch_id: str, segments: Sequence[NewSegment]) -
             if row_map.is_end(byte):
                 ended.counts[byte] = ended.counts.get(byte, 0) + rows
     connection.execute(_ADD_SEGMENTS, [_segment_values(row, new) for new in fresh])
-    table = TableBlobs(connection)
     for new in fresh:
-        table.put(input_key(batch_id, new.number), new.input)
+        key = input_key(batch_id, new.number)
+        blobs.put(connection, key, new.input, outside.get(key, ""))
         if new.records:
-            table.put(intake_key(batch_id, new.number), new.records)
+            key = intake_key(batch_id, new.number)
+            blobs.put(connection, key, new.records, outside.get(key, ""))
     parts = [_part_values(batch_id, new) for new in fresh if new.records]
     if parts:
         connection.execute(_ADD_PARTS, parts)

@@ -5,17 +5,26 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sqlalchemy import Connection
+
 from batchwright.core.errors import StoreError
+from batchwright.ports.blobs import Objects
 from batchwright.ports.store import Store
+from batchwright.store import dialect, facts
+from batchwright.store.bodies import Bodies
 from batchwright.store.connections import Connections
 from batchwright.store.sql_store import SqlStore
 from batchwright.store.sqlite import SqliteConnections
 from batchwright.store.upgrade import is_present, prepare_schema, upgrade
 
 MEMORY = ":memory:"
+BLOBS, STATE = "blobs", "state"
+"""Facts: the URL of the object store, and what names of this store's objects begin with."""
 MOUNTS = Path("/proc/mounts")
 NETWORK_FILE_SYSTEMS = frozenset(
     {"9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb", "smb2"}
@@ -24,20 +33,69 @@ NETWORK_FILE_SYSTEMS = frozenset(
 """SQLite's locks and shared memory do not hold across machines on these."""
 
 
-def open_store(place: Path | str) -> Store:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlying:
+    """An object store beside the database, and two names that nobody else has: `writer` of this process, `state` of
+    this store should it be new there."""
+
+    objects: Objects
+    writer: str
+    state: str
+
+
+def open_store(place: Path | str, outlying: Outlying | None = None) -> Store:
     """Opens a state file, made anew where there is none; `:memory:`; or a database by its `postgresql://` URL.
 
     Raises StoreError for a network file system, a folder that cannot be written, a file that is no database of ours,
     is damaged or was made by a version that is not known here; for a server that cannot be reached or has another
     schema. A state file of an earlier schema is brought up to date, and an empty database is filled.
+
+    `outlying`: larger bodies are put there from now on, and a store that has some there is opened with the same alone;
+    StoreError else, and where a new one cannot be written to. (One that is known is looked at before a worker begins
+    or a batch is taken in: who only looks on asks it for nothing.)
     """
     connections = connect(place)
     try:
         prepare_schema(connections)
+        return SqlStore(connections, _bodies(connections, outlying))
     except BaseException:
         connections.close()
         raise
-    return SqlStore(connections)
+
+
+def _bodies(connections: Connections, outlying: Outlying | None) -> Bodies:
+    url, state = connections.look(_where_bodies_are)
+    given = outlying.objects.url if outlying is not None else ""
+    if url and url != given:
+        found = f"it was opened with {given}" if given else "none was named"
+        raise StoreError(
+            f"{connections.name} has bodies in the object store {url}, and {found}. Give --blobs {url}, or set "
+            "BATCHWRIGHT_BLOBS to it."
+        )
+    if outlying is None:
+        return Bodies(connections)
+    if not url:
+        outlying.objects.probe(f"{outlying.state}/probe/{outlying.writer}")
+        state = connections.transact(partial(_settle_place, url=given, state=outlying.state))
+    return Bodies(connections, outlying.objects, under=state, writer=outlying.writer)
+
+
+def _where_bodies_are(connection: Connection) -> tuple[str, str]:
+    return facts.get(connection, BLOBS), facts.get(connection, STATE)
+
+
+def _settle_place(connection: Connection, *, url: str, state: str) -> str:
+    """Says where bodies go from now on; returns what the names of this store's objects begin with there, so that no
+    other store with the same URL takes them for its own. Raises StoreError where another process was first with another
+    URL."""
+    dialect.wait_for_turn(connection, "batchwright facts")
+    there, known = _where_bodies_are(connection)
+    if there and there != url:
+        raise StoreError(f"Another process has just begun to keep the bodies of this store in {there}, not in {url}.")
+    if not there:
+        facts.put(connection, BLOBS, url)
+        facts.put(connection, STATE, state)
+    return known or state
 
 
 def upgrade_store(place: Path | str) -> bool:

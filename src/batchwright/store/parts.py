@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Integer, bindparam, cast, delete, func, insert, select
 
 from batchwright.ports.store import SegmentKey
 from batchwright.store import blobs
-from batchwright.store.blobs import TableBlobs, result_key
+from batchwright.store.blobs import Span, result_key
+from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.folding import fold
-from batchwright.store.prepared import Prepared
+from batchwright.store.prepared import Prepared, StoredRow
 from batchwright.store.schema import blob, part
 from batchwright.wire import frames
 
@@ -28,7 +29,11 @@ _FRAMES = Prepared(
     select(
         part.c.round,
         part.c.blob_key,
-        # Cut in the database: a blob holds frames of many segments.
+        part.c.offset,
+        part.c.length,
+        blob.c.object,
+        blob.c.size,
+        # Cut in the database: a blob holds frames of many segments. Empty where an object has its bytes.
         func.substr(blob.c.data, cast(part.c.offset + 1, Integer), cast(part.c.length, Integer)).label("frame"),
     )
     .join(blob, blob.c.key == part.c.blob_key)
@@ -63,25 +68,49 @@ class Merged:
 
     packed: bytes
     replaces: frozenset[str]
+    object: str = ""
+    """That holds it already; empty: it goes into the table."""
 
 
-def read(connection: Connection, key: SegmentKey) -> list[Frame]:
-    """A segment's frames in (round, epoch, seq) order."""
-    rows = _FRAMES.all(connection, {"batch_id": key.batch_id, "number": key.number})
-    return [Frame(round_, blob_key, packed) for round_, blob_key, packed in rows]
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """Frames that an object holds already."""
+
+    object: str
+    size: int
+    offsets: dict[SegmentKey, int]
 
 
-def merge(connection: Connection, key: SegmentKey, ended: tuple[bytes, bytes]) -> Merged | None:
+def find(connection: Connection, key: SegmentKey) -> list[tuple[StoredRow, bytes | Span]]:
+    """A segment's frames in (round, epoch, seq) order: (its row, its bytes or where they lie)."""
+    return [
+        (row, Span(row.object, row.offset, row.length, row.size) if row.object else row.frame)
+        for row in _FRAMES.all(connection, {"batch_id": key.batch_id, "number": key.number})
+    ]
+
+
+def open_found(found: Sequence[tuple[StoredRow, bytes | Span]], reader: Reader) -> list[Frame]:
+    """Raises Outside."""
+    reader.need(packed for _, packed in found)
+    return [Frame(row.round, row.blob_key, reader.bytes_of(packed)) for row, packed in found]
+
+
+def read(connection: Connection, key: SegmentKey, reader: Reader) -> list[Frame]:
+    """A segment's frames in (round, epoch, seq) order. Raises Outside."""
+    return open_found(find(connection, key), reader)
+
+
+def merge(connection: Connection, key: SegmentKey, ended: tuple[bytes, bytes], reader: Reader) -> Merged | None:
     """One frame out of a settling segment's: `ended` is (its row map, the last frame, not written yet or empty).
 
     None if its frames are few, or would pass the 8 MiB of a transaction: then the segment settles as the list of its
-    parts.
+    parts. Raises Outside.
     """
     counted, last = ended
     lengths = [length for (length,) in _LENGTHS.all(connection, {"batch_id": key.batch_id, "number": key.number})]
     if len(lengths) + bool(last) <= MERGE_ABOVE or sum(lengths) + len(last) > blobs.MAX_BYTES:
         return None
-    before = read(connection, key)
+    before = read(connection, key, reader)
     packed = [*(frame.packed for frame in before), *([last] if last else [])]
     if sum(frames.unpacked_size(frame) for frame in packed) > MERGE_BYTES:
         return None
@@ -97,21 +126,51 @@ def publish(connection: Connection, place: Place, merged: Merged, now_ms: int) -
     key = place.key
     blob_key = result_key(key.batch_id, key.number, (place.round, place.epoch))
     connection.execute(_DELETE, {"of_batch": key.batch_id, "of_number": key.number})
-    TableBlobs(connection).put(blob_key, merged.packed)
+    blobs.put(connection, blob_key, merged.packed, merged.object)
     _ADD.run(connection, _row(place, blob_key, (0, len(merged.packed))))
     blobs.supersede(connection, merged.replaces, now_ms)
 
 
-def write(connection: Connection, blob_key: str, packed: Sequence[tuple[Place, bytes]]) -> None:
-    """One blob that holds a frame for each of these segments, and the rows that lead to them."""
+def put_outside(bodies: Bodies, blob_key: str, packed: Sequence[tuple[SegmentKey, bytes]]) -> Outer | None:
+    """Frames as one object, before the transaction that leads to them; None: they belong into the table."""
+    if bodies.objects is None or not packed:
+        return None
+    whole = b"".join(frame for _, frame in packed)
+    offsets: dict[SegmentKey, int] = {}
+    offset = 0
+    for key, frame in packed:
+        offsets[key] = offset
+        offset += len(frame)
+    (name,) = bodies.put_all([(blob_key, whole)], least_bytes=0)
+    return Outer(name, len(whole), offsets)
+
+
+def place_merged(bodies: Bodies, merged: dict[SegmentKey, Merged]) -> dict[SegmentKey, Merged]:
+    """Results where they belong, before the transaction that publishes them."""
+    names = bodies.put_all([(f"result/{key.batch_id}/{key.number}", each.packed) for key, each in merged.items()])
+    return {
+        key: replace(each, object=name) if name else each
+        for (key, each), name in zip(merged.items(), names, strict=True)
+    }
+
+
+def write(
+    connection: Connection, blob_key: str, packed: Sequence[tuple[Place, bytes]], outer: Outer | None = None
+) -> None:
+    """One blob that holds a frame for each of these segments, and the rows that lead to them. `outer`: the object that
+    holds them already, perhaps beside others."""
     if not packed:
         return
     rows = []
     offset = 0
     for place, frame in packed:
-        rows.append(_row(place, blob_key, (offset, len(frame))))
+        at = offset if outer is None else outer.offsets[place.key]
+        rows.append(_row(place, blob_key, (at, len(frame))))
         offset += len(frame)
-    TableBlobs(connection).put(blob_key, b"".join(frame for _, frame in packed))
+    if outer is None:
+        blobs.put(connection, blob_key, b"".join(frame for _, frame in packed))
+    else:
+        blobs.put_object(connection, blob_key, outer.object, outer.size)
     _ADD.run_many(connection, rows)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,16 @@ from batchwright.core.batch_state import BatchFacts
 from batchwright.core.failures import FailureKind
 from batchwright.core.identity import CUSTOM_ID_HASH_BYTES, hash_custom_id
 from batchwright.core.lane_wait import LaneWait
-from batchwright.core.records import SegmentInput, UsageKey, UsageSum
+from batchwright.core.records import InputRow, SegmentInput, UsageKey, UsageSum
 from batchwright.core.tenants import Tenant
 from batchwright.ports.store import BatchRow, SegmentKey, SegmentView, UsageLine
 from batchwright.store import batches, inputs, ledger, parts, pausing, workers
+from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.connections import Connections
 from batchwright.store.folding import fold, slices
 from batchwright.store.prepared import Prepared, StoredRow
 from batchwright.store.schema import USAGE_COLUMNS, batch, custom_ids, file_batch, segment, usage
+from batchwright.wire.frames import unpack_rows
 
 VIEW_BYTES = 32 * 1024 * 1024
 """Answers that a reader has in memory at once; a single larger one alone."""
@@ -172,38 +174,36 @@ class SegmentWish:
     texts_of: frozenset[int] | None
 
 
-def read_segments(
-    connections: Connections, batch_id: str, first_index: int, wish: SegmentWish
-) -> Iterator[SegmentView]:
+def read_segments(bodies: Bodies, batch_id: str, first_index: int, wish: SegmentWish) -> Iterator[SegmentView]:
     """One short transaction a segment, so that no reader holds up the log."""
-    with connections.read() as connection:
+    with bodies.connections.read() as connection:
         batches.get(connection, batch_id)
         key = {"batch_id": batch_id, "first_index": first_index}
         holding = _HOLDING.first(connection, key)
         first = holding.number if holding is not None else 0
-    return _segments(connections, batch_id, first, wish)
+    return _segments(bodies, batch_id, first, wish)
 
 
-def _segments(connections: Connections, batch_id: str, first: int, wish: SegmentWish) -> Iterator[SegmentView]:
+def _segments(bodies: Bodies, batch_id: str, first: int, wish: SegmentWish) -> Iterator[SegmentView]:
     wanted = wish.wanted
     at_most = 1 if wanted is None else SCAN_SEGMENTS
-    while True:
-        found = None
-        with connections.read() as connection:
-            # Removed meanwhile it would end early, and look like all of it.
-            batches.get(connection, batch_id)
-            where = {"batch_id": batch_id, "first": first, "end_index": wish.end_index, "at_most": at_most}
-            rows = _FROM.all(connection, where)
-            for row in rows:
-                first = row.number + 1
-                counted = counted_map(row)
-                if wanted is None or has_any(counted, wanted):
-                    found = _load(connection, row, counted, wish)
-                    break
+
+    def look(connection: Connection, reader: Reader) -> tuple[int, _Loaded | None]:
+        """(The number to go on from, what was found); the number is -1 at the end."""
+        # Removed meanwhile it would end early, and look like all of it.
+        batches.get(connection, batch_id)
+        where = {"batch_id": batch_id, "first": first, "end_index": wish.end_index, "at_most": at_most}
+        rows = _FROM.all(connection, where)
+        for row in rows:
+            counted = counted_map(row)
+            if wanted is None or has_any(counted, wanted):
+                return row.number + 1, _load(connection, (row, counted), wish, reader)
+        return rows[-1].number + 1 if rows else -1, None
+
+    while first >= 0:
+        first, found = bodies.look(look)
         if found is not None:
             yield from _views(found)
-        elif not rows:
-            return
 
 
 def counted_map(row: StoredRow) -> bytes:
@@ -234,14 +234,18 @@ class _Loaded:
     input: SegmentInput | None
 
 
-def _load(connection: Connection, row: StoredRow, counted: bytes, wish: SegmentWish) -> _Loaded:
+def _load(connection: Connection, what: tuple[StoredRow, bytes], wish: SegmentWish, reader: Reader) -> _Loaded:
+    """`what` is (its row, its map as it counts). Raises Outside."""
+    row, counted = what
     key = SegmentKey(row.batch_id, row.number)
-    found = parts.read(connection, key)
+    found = parts.find(connection, key)
+    packed = inputs.find(connection, key) if wish.with_input else b""
+    reader.need([packed, *(frame for _, frame in found)])  # all in one go
     loaded = None
     if wish.with_input:
         with_texts = wish.texts_of is None or has_any(counted, wish.texts_of)
-        loaded = (inputs.read if with_texts else inputs.read_rows)(connection, key)
-    return _Loaded(row=row, counted=counted, packed=[frame.packed for frame in found], input=loaded)
+        loaded = inputs.unpack(connection, packed, reader) if with_texts else unpack_rows(reader.bytes_of(packed))
+    return _Loaded(row=row, counted=counted, packed=[reader.bytes_of(frame) for _, frame in found], input=loaded)
 
 
 def _views(loaded: _Loaded) -> Iterator[SegmentView]:
@@ -270,24 +274,29 @@ def _slice(whole: SegmentInput | None, rows: range) -> SegmentInput | None:
 # ------------------------------------------------------------------------------------------------------------ others
 
 
-def find_custom_id(connections: Connections, batch_id: str, custom_id: str) -> list[int]:
+def find_custom_id(bodies: Bodies, batch_id: str, custom_id: str) -> list[int]:
     wanted = hash_custom_id(custom_id)
     found: list[int] = []
     first = 0
-    with connections.read() as connection:
+    with bodies.connections.read() as connection:
         batches.get(connection, batch_id)
-    while True:
-        with connections.read() as connection:
-            where = {"batch_id": batch_id, "first": first, "at_most": SCAN_SEGMENTS}
-            rows = connection.execute(_HASHES, where).all()
-            for row in rows:
-                positions = _positions(row.hashes, wanted)
-                if positions:
-                    key = SegmentKey(batch_id, row.number)
-                    found.extend(_with_text(connection, key, positions, custom_id=custom_id))
-        if not rows:
-            return found
-        first = rows[-1].number + 1
+
+    def look(connection: Connection, reader: Reader) -> tuple[int, list[int]]:
+        """(The number to go on from, or -1; rows found)."""
+        rows = connection.execute(_HASHES, {"batch_id": batch_id, "first": first, "at_most": SCAN_SEGMENTS}).all()
+        places = [(SegmentKey(batch_id, row.number), _positions(row.hashes, wanted)) for row in rows]
+        places = [(key, positions) for key, positions in places if positions]
+        reader.need([inputs.find(connection, key) for key, _ in places] if reader.goes_outside else ())
+        there: list[int] = []
+        for key, positions in places:
+            segment_rows = inputs.read_rows(connection, key, reader).rows
+            there.extend(_with_text(connection, key, (positions, segment_rows), custom_id=custom_id))
+        return rows[-1].number + 1 if rows else -1, there
+
+    while first >= 0:
+        first, there = bodies.look(look)
+        found.extend(there)
+    return found
 
 
 def id_hashes(connections: Connections, batch_id: str) -> Iterator[bytes]:
@@ -313,9 +322,12 @@ def _positions(hashes: bytes, wanted: bytes) -> list[int]:
     return rows
 
 
-def _with_text(connection: Connection, key: SegmentKey, positions: list[int], *, custom_id: str) -> list[int]:
-    """The request_index of those of these rows that have this custom_id: equal hashes are compared as text."""
-    rows = inputs.read_rows(connection, key).rows
+def _with_text(
+    connection: Connection, key: SegmentKey, what: tuple[list[int], Sequence[InputRow]], *, custom_id: str
+) -> list[int]:
+    """The request_index of those of these rows that have this custom_id: equal hashes are compared as text. `what` is
+    (their places, the segment's rows)."""
+    positions, rows = what
     first_index = connection.execute(_FIRST_INDEX, {"batch_id": key.batch_id, "number": key.number}).scalar_one()
     return [first_index + position for position in positions if rows[position].custom_id == custom_id]
 

@@ -16,7 +16,7 @@ from batchwright.core.errors import WrongState
 from batchwright.core.records import Tally
 from batchwright.ports.store import SegmentRepricing
 from batchwright.store import batches, blobs, ledger, parts
-from batchwright.store.connections import Connections
+from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.folding import fold
 from batchwright.store.parts import Merged, Place
 from batchwright.store.reading import counted_map
@@ -39,13 +39,21 @@ _FENCE = (
 )
 
 
-def reprice(connections: Connections, change: SegmentRepricing, now_ms: int) -> int:
+def reprice(bodies: Bodies, change: SegmentRepricing, now_ms: int) -> int:
     """The segment's new epoch; 0 if it has another than the change names. Raises WrongState, NoSuchBatch."""
     key = change.key
-    with connections.read() as connection:
-        which = {"batch_id": key.batch_id, "number": key.number, "epoch": change.epoch}
+    which = {"batch_id": key.batch_id, "number": key.number, "epoch": change.epoch}
+
+    def look(connection: Connection, reader: Reader) -> tuple[Row[Any] | None, Merged | None]:
         found = connection.execute(_SEGMENT, which).one_or_none()
-        merged = _merge(connection, found, change) if found is not None else None
+        return found, _merge(connection, found, (change, reader)) if found is not None else None
+
+    found, merged = bodies.look(look)
+    outer = None
+    if merged is not None:
+        merged = parts.place_merged(bodies, {key: merged})[key]
+    elif found is not None:
+        outer = parts.put_outside(bodies, f"result/{key.batch_id}/{key.number}", [(key, change.records)])
 
     def write(connection: Connection) -> int:
         row = batches.get_locked(connection, key.batch_id)
@@ -63,16 +71,17 @@ def reprice(connections: Connections, change: SegmentRepricing, now_ms: int) -> 
         else:
             # Too large for one transaction: the new records go beside the segment's list of parts.
             blob_key = blobs.result_key(key.batch_id, key.number, (place.round, place.epoch))
-            parts.write(connection, blob_key, [(place, change.records)])
+            parts.write(connection, blob_key, [(place, change.records)], outer)
         _count(connection, row, change)
         return place.epoch
 
-    return connections.transact(write)
+    return bodies.connections.transact(write)
 
 
-def _merge(connection: Connection, found: Row[Any], change: SegmentRepricing) -> Merged | None:
+def _merge(connection: Connection, found: Row[Any], what: tuple[SegmentRepricing, Reader]) -> Merged | None:
     """The segment's whole result with the new records in it; None if it would pass the bounds of `parts`."""
-    before = parts.read(connection, change.key)
+    change, reader = what
+    before = parts.read(connection, change.key, reader)
     packed = [*(frame.packed for frame in before), change.records]
     if sum(frames.unpacked_size(frame) for frame in packed) > 2 * parts.MERGE_BYTES:  # the changed ones are in it twice
         return None

@@ -6,7 +6,8 @@
     queue         1 a (account, lanes) where an account stands among those that wait for these lanes
     share         1 an account         its weight and its bound, where it has been given any
     part          1 a frame            leads from a segment to the records in a blob; of two records the later wins
-    blob          1 a blob             immutable bytes: inputs, parts, results, pieces of files
+    blob          1 a blob             immutable bytes: inputs, parts, results, pieces of files; here, or as an object
+    fact          1 a fact             of the whole store: which object store its bodies are in, and under which name
     tally         1 a (batch, round, worker), with tally_count: one a row-map byte that rows ended with
     allowance     1 a (batch, worker)  budget drawn and not spent
     usage         1 a (day, vendor's account, model, vendor, tenant, service key, worker)
@@ -68,6 +69,8 @@ HELD_IN_TURN = "state = 'held' AND weight > 0"
 """Of a segment: by a worker that works for all accounts."""
 HAS_HOLDER = "holder <> 0"
 SUPERSEDED = "superseded_at_ms > 0"
+IS_OBJECT = "object <> ''"
+"""Of a blob."""
 PARKED = "state = 'parked'"
 OF_BATCH = "batch_id <> ''"
 UNREADY = "state IN ('arriving', 'deleted') AND batch_id = ''"
@@ -274,6 +277,8 @@ blob = Table(
     metadata,
     Column("key", _text, nullable=False),
     _count("superseded_at_ms"),
+    _words("object"),  # in the object store, that holds its bytes; `data` is empty then
+    _count("size"),
     Column("data", LargeBinary, nullable=False),
     PrimaryKeyConstraint("key", name="blob_key"),
 )
@@ -282,10 +287,20 @@ Index(
     blob.c.superseded_at_ms,
     **_only(SUPERSEDED),
 )
+Index("blob_by_object", blob.c.object, unique=True, **_only(IS_OBJECT))
 
 AS_IT_IS = "ALTER TABLE blob ALTER COLUMN data SET STORAGE EXTERNAL"
 """What is packed already is not packed again, and a frame of it is read without the rest."""
 event.listen(blob, "after_create", DDL(AS_IT_IS).execute_if(dialect="postgresql"))  # type: ignore[no-untyped-call]  # SQLAlchemy's own, untyped
+
+fact = Table(
+    "fact",
+    metadata,
+    Column("name", _text, nullable=False),
+    Column("value", _text, nullable=False),
+    PrimaryKeyConstraint("name", name="fact_key"),
+    sqlite_with_rowid=False,
+)
 
 custom_ids = Table(
     "custom_ids",

@@ -53,6 +53,7 @@ from batchwright.store import (
     leases,
     ledger,
     load,
+    objects_sweep,
     pausing,
     queueing,
     reading,
@@ -63,26 +64,33 @@ from batchwright.store import (
     webhooks,
     workers,
 )
+from batchwright.store.bodies import Bodies
 from batchwright.store.connections import Connections
 
 EVERY_CAUSE = frozenset(PauseCause)
 
 
 class SqlStore:
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, bodies: Bodies | None = None) -> None:
+        """`bodies`: where they lie, if not all in the database."""
         self._connections = connections
+        self._bodies = bodies or Bodies(connections)
 
     # intake ------------------------------------------------------------------------------------------------------
 
     def create_batch(self, batch: NewBatch, segments: Sequence[NewSegment] = (), *, close: bool = False) -> None:
+        self._bodies.probe()
         pieces = list(intake.chunks(segments)) or [()]
         for position, piece in enumerate(pieces):
             closes = close and position == len(pieces) - 1
-            self._connections.transact(partial(intake.create_with, batch=batch, segments=piece, closes=closes))
+            outside = intake.put_outside(self._bodies, batch.batch_id, piece)
+            create = partial(intake.create_with, batch=batch, segments=piece, outside=outside, closes=closes)
+            self._connections.transact(create)
 
     def add_segments(self, batch_id: str, segments: Sequence[NewSegment]) -> None:
         for piece in intake.chunks(segments):
-            self._connections.transact(partial(intake.add, batch_id=batch_id, segments=piece))
+            outside = intake.put_outside(self._bodies, batch_id, piece)
+            self._connections.transact(partial(intake.add, batch_id=batch_id, segments=piece, outside=outside))
 
     def close_intake(self, batch_id: str, now_ms: int, *, digest: str = "") -> None:
         def close(connection: Connection) -> None:
@@ -107,6 +115,7 @@ class SqlStore:
     # work --------------------------------------------------------------------------------------------------------
 
     def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
+        self._bodies.probe()
         self._connections.transact(
             lambda connection: workers.register(connection, worker, host=host, pid=pid, now_ms=now_ms)
         )
@@ -140,7 +149,7 @@ class SqlStore:
         return self._connections.transact(lambda connection: workers.drain(connection, worker))
 
     def checkpoint(self, checkpoint: Checkpoint) -> CheckpointResult:
-        return checkpointing.run(self._connections, checkpoint)
+        return checkpointing.run(self._bodies, checkpoint)
 
     def stop_signals(self, batch_ids: Sequence[str]) -> dict[str, BatchSignals]:
         return self._connections.look(lambda connection: checkpointing.stop_signals(connection, batch_ids))
@@ -204,7 +213,9 @@ class SqlStore:
         return self._connections.transact(lambda connection: closing.request(connection, batch_id, kind, now_ms))
 
     def close_step(self, batch_id: str, now_ms: int, limit: int = 1000) -> int:
-        return self._connections.transact(lambda connection: closing.step(connection, batch_id, now_ms, limit))
+        return self._bodies.transact(
+            lambda connection, reader: closing.step(connection, reader, batch_id, now_ms=now_ms, limit=limit)
+        )
 
     def expire_due(self, now_ms: int) -> list[str]:
         return self._connections.transact(lambda connection: closing.expire_due(connection, now_ms))
@@ -223,7 +234,10 @@ class SqlStore:
         deleted = self._connections.transact(delete_old)
         if deleted or interrupted:
             self._connections.give_back_pages()
-        return deleted
+        return deleted + objects_sweep.delete_superseded(self._bodies, now_ms - keep_superseded_ms, limit)
+
+    def sweep_orphans(self, now_ms: int, limit: int = 1000) -> int:
+        return objects_sweep.delete_orphans(self._bodies, now_ms, limit)
 
     def take_lease(self, name: str, owner: WorkerId, now_ms: int, lease_ms: int) -> bool:
         return self._connections.transact(
@@ -238,7 +252,7 @@ class SqlStore:
     # prices ------------------------------------------------------------------------------------------------------
 
     def reprice(self, change: SegmentRepricing, now_ms: int) -> int:
-        return repricing.reprice(self._connections, change, now_ms)
+        return repricing.reprice(self._bodies, change, now_ms)
 
     # reading -----------------------------------------------------------------------------------------------------
 
@@ -286,7 +300,7 @@ class SqlStore:
             wanted=wanted,
             texts_of=texts_of,
         )
-        return reading.read_segments(self._connections, batch_id, first_index, wish)
+        return reading.read_segments(self._bodies, batch_id, first_index, wish)
 
     def is_held(self, batch_id: str) -> bool:
         return self._connections.look(lambda connection: reading.is_held(connection, batch_id))
@@ -295,7 +309,7 @@ class SqlStore:
         return self._connections.look(lambda connection: reading.open_lane_sets(connection, batch_id))
 
     def find_custom_id(self, batch_id: str, custom_id: str) -> list[int]:
-        return reading.find_custom_id(self._connections, batch_id, custom_id)
+        return reading.find_custom_id(self._bodies, batch_id, custom_id)
 
     def backlog(self) -> Backlog:
         return self._connections.look(watching.backlog)
@@ -409,10 +423,12 @@ class SqlStore:
     # files -------------------------------------------------------------------------------------------------------
 
     def begin_file(self, file_id: str, account: str, *, owner: str, now_ms: int) -> None:
+        self._bodies.probe()
         self._connections.transact(lambda connection: files.begin(connection, (file_id, account, owner), now_ms))
 
     def add_pieces(self, file_id: str, packed: Sequence[bytes]) -> None:
-        self._connections.transact(lambda connection: files.add_pieces(connection, file_id, packed))
+        outside = files.put_outside(self._bodies, file_id, packed)
+        self._connections.transact(lambda connection: files.add_pieces(connection, file_id, packed, outside))
 
     def finish_file(self, file: StoredFile) -> None:
         self._connections.transact(lambda connection: files.finish(connection, file))
@@ -424,7 +440,7 @@ class SqlStore:
         return self._connections.look(lambda connection: files.listed(connection, (account, page), now_ms))
 
     def read_piece(self, file_id: str, number: int) -> bytes:
-        return self._connections.look(lambda connection: files.read_piece(connection, file_id, number))
+        return self._bodies.look(lambda connection, reader: files.read_piece(connection, reader, (file_id, number)))
 
     def count_pieces(self, file_id: str) -> int:
         return self._connections.look(lambda connection: files.count_pieces(connection, file_id))
@@ -484,8 +500,12 @@ class SqlStore:
     def now_ms(self, own_ms: int) -> int:
         return self._connections.look(lambda connection: dialect.now_ms(connection, own_ms))
 
+    def object_mark(self) -> str:
+        return self._bodies.under
+
     def check(self, batch_id: str) -> list[str]:
-        return self._connections.look(lambda connection: checking.check(connection, batch_id))
+        return self._bodies.look(lambda connection, reader: checking.check(connection, batch_id, reader))
 
     def close(self) -> None:
+        self._bodies.close()
         self._connections.close()

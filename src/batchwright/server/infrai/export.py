@@ -60,6 +60,11 @@ EXPORTED = shape(
         "bytes": {"type": ["integer", "null"], "description": "Of content; null with it"},
         "max_bytes": COUNT,
         "download_url": TEXT,
+        "url": {
+            "type": ["string", "null"],
+            "description": "Where content is null and bodies lie in an object store: a link to the whole file, good "
+            "for an hour and without a key; null while it is being written",
+        },
         "terminal": FLAG,
     }
 )
@@ -81,6 +86,9 @@ async def export(ask: Ask) -> Response:
     content = None
     if rows * WRITTEN[form].least_line_bytes <= at_most:
         content = await _content(ask, file, at_most)
+    url = None
+    if content is None and file.tag and ask.service.exporting is not None:
+        url = await ask.service.exporting.link(await _file(ask, form))
     return ask.answer(
         {
             "batch_id": file.status.batch_id,
@@ -90,6 +98,7 @@ async def export(ask: Ask) -> Response:
             "bytes": content if content is None else len(content),
             "max_bytes": at_most,
             "download_url": f"/v1/ai/batch/export/{file.name}",
+            "url": url,
             "terminal": file.status.terminal,
         }
     )

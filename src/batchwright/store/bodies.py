@@ -1,0 +1,207 @@
+"""Bytes of blobs from wherever they lie, and to where they belong: in the table, or in an object store beside it.
+
+No object is read or written while a transaction is open. What is written is put before it (`put_all`). Within it a
+`Reader` gives what is in the table, and what was fetched before; for the rest it raises `Outside`, which ends the
+transaction: then the objects are fetched and all of it is done again (`look`, `transact`). Without an object store none
+of this happens: everything is in the table.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from batchwright.core.errors import ObjectsAway, StoreError
+from batchwright.ports.blobs import Objects
+from batchwright.store.blobs import Span
+from batchwright.store.connections import Connections
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+INLINE_BYTES = 64 * 1024
+"""Inputs, results and pieces below this stay in the table: an object costs a request each way, which is more than its
+bytes cost there."""
+WHOLE_BYTES = 1024 * 1024
+"""Objects up to this are fetched whole and kept for a while: a checkpoint's object holds frames of segments that are
+read one after another. Of a larger one the ranges that are asked for."""
+CACHE_BYTES = 16 * 1024 * 1024
+"""Of objects that were fetched whole."""
+REQUESTS_AT_ONCE = 8
+ROUNDS = 16
+"""So often a transaction that writes is begun anew because it needs one more object; a claim that meets other segments
+each time asks again at the next checkpoint."""
+_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]")
+"""What a store might write otherwise than it was told."""
+
+
+class Outside(Exception):
+    """Raised within a transaction: these bytes are needed and lie in the object store."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        super().__init__(f"{len(spans)} bodies lie in the object store")
+        self.spans = tuple(spans)
+
+
+class Reader:
+    """What one operation has fetched so far. `goes_outside`: there is an object store."""
+
+    def __init__(self, *, goes_outside: bool) -> None:
+        self.goes_outside = goes_outside
+        self.gone: set[str] = set()
+        self._have: dict[Span, bytes] = {}
+
+    def need(self, found: Iterable[bytes | Span]) -> None:
+        """Raises Outside for those that were not fetched yet, all at once."""
+        lacking = [each for each in found if isinstance(each, Span) and each not in self._have]
+        if lacking:
+            raise Outside(lacking)
+
+    def bytes_of(self, found: bytes | Span) -> bytes:
+        """Raises Outside."""
+        if not isinstance(found, Span):
+            return found
+        self.need((found,))
+        return self._have[found]
+
+    def keep(self, span: Span, data: bytes) -> None:
+        self._have[span] = data
+
+
+class Bodies:
+    def __init__(
+        self, connections: Connections, objects: Objects | None = None, *, under: str = "", writer: str = ""
+    ) -> None:
+        """`under`: what the names of this store's objects begin with; no other store has it. `writer`: used by no other
+        process, so that no name is used twice."""
+        self.connections = connections
+        self.objects = objects
+        self.under = under
+        self._writer = writer
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[str, bytes] = OrderedDict()
+        self._cached = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self._probed = False
+
+    # reading -----------------------------------------------------------------------------------------------------
+
+    def look(self, work: Callable[[Connection, Reader], T]) -> T:
+        """As `Connections.look`, with what it needs from outside."""
+        reader = self._reader()
+        while True:
+            try:
+                return self.connections.look(lambda connection: work(connection, reader))
+            except Outside as lacking:
+                self._fetch(reader, lacking.spans)
+
+    def transact(self, work: Callable[[Connection, Reader], T]) -> T:
+        """As `Connections.transact`, with what it needs from outside: nothing of it is written until all is there."""
+        reader = self._reader()
+        for _ in range(ROUNDS):
+            try:
+                return self.connections.transact(lambda connection: work(connection, reader))
+            except Outside as lacking:
+                self._fetch(reader, lacking.spans)
+        raise ObjectsAway(f"{self._named()}: a transaction needed other objects {ROUNDS} times; nothing was written.")
+
+    def _reader(self) -> Reader:
+        return Reader(goes_outside=self.objects is not None)
+
+    def _fetch(self, reader: Reader, spans: Sequence[Span]) -> None:
+        by_object: dict[str, list[Span]] = {}
+        for span in dict.fromkeys(spans):
+            by_object.setdefault(span.object, []).append(span)
+        for found, fetched in zip(by_object.values(), self._each(self._read, list(by_object.values())), strict=True):
+            if fetched is not None:
+                for span, data in zip(found, fetched, strict=True):
+                    reader.keep(span, data)
+            elif found[0].object in reader.gone:
+                raise StoreError(
+                    f"{self._named()} has no object {found[0].object}, which holds answers or inputs of a batch here. "
+                    "Was it deleted there, by hand or by a rule of the bucket? Restore it from a version or a copy."
+                )
+            else:
+                # Superseded or deleted since it was named: another look names what is there instead.
+                reader.gone.add(found[0].object)
+
+    def _read(self, spans: list[Span]) -> list[bytes] | None:
+        """Of one object; None: it is not there."""
+        assert self.objects is not None, "only an object store has objects"
+        name, size = spans[0].object, spans[0].size
+        try:
+            if size > WHOLE_BYTES:
+                return self.objects.get_ranges(name, [(span.offset, span.length) for span in spans])
+            with self._lock:
+                whole = self._cache.get(name)
+                if whole is not None:
+                    self._cache.move_to_end(name)
+            if whole is None:
+                whole = self.objects.get(name)
+                self._remember(name, whole)
+        except KeyError:
+            return None
+        if len(whole) != size:
+            raise StoreError(f"{self._named()}: the object {name} has {len(whole):,} bytes, {size:,} were written.")
+        return [whole[span.offset : span.offset + span.length] for span in spans]
+
+    def _remember(self, name: str, whole: bytes) -> None:
+        with self._lock:
+            if name not in self._cache:
+                self._cache[name] = whole
+                self._cached += len(whole)
+            while self._cached > CACHE_BYTES:
+                self._cached -= len(self._cache.popitem(last=False)[1])
+
+    def probe(self) -> None:
+        """Before anything is sent or taken in, once: raises StoreError where the object store cannot be used."""
+        if self.objects is not None and not self._probed:
+            self.objects.probe(f"{self.under}/probe/{self._writer}")
+            self._probed = True
+
+    # writing -----------------------------------------------------------------------------------------------------
+
+    def put_all(self, items: Sequence[tuple[str, bytes]], *, least_bytes: int = -1) -> list[str]:
+        """The object of each item (key, bytes) that goes outside, put and durable; empty for one that belongs into the
+        table, as what is below `least_bytes` does (-1: INLINE_BYTES). Objects that no transaction comes to name are
+        swept."""
+        least_bytes = INLINE_BYTES if least_bytes < 0 else least_bytes
+        names = [self._new_name(key) if self.objects and len(data) >= least_bytes else "" for key, data in items]
+        self._each(self._put, [(name, item[1]) for name, item in zip(names, items, strict=True) if name])
+        return names
+
+    def _put(self, item: tuple[str, bytes]) -> None:
+        assert self.objects is not None, "only what has a name is put"
+        self.objects.put(*item)
+
+    def _new_name(self, key: str) -> str:
+        parts = [_NO_NAME.sub("_", part).strip(".") or "_" for part in key.split("/")]
+        return "/".join([self.under, *parts, f"{self._writer}-{next(self._numbers)}"])
+
+    def _each(self, work: Callable[[A], T], items: Sequence[A]) -> list[T]:
+        """Some at a time; all have ended when this returns or raises the first error."""
+        if len(items) <= 1:
+            return [work(item) for item in items]
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="objects")
+        running = [self._pool.submit(work, item) for item in items]
+        errors = [error for future in running if (error := future.exception()) is not None]
+        if errors:
+            raise errors[0]
+        return [future.result() for future in running]
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _named(self) -> str:
+        return f"The object store {self.objects.url if self.objects is not None else ''}"

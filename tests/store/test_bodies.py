@@ -1,0 +1,295 @@
+"""Bodies outside the database: what is named is there, what nobody names goes, and the store is found again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from batchwright.core.errors import ObjectsAway, StoreError
+from batchwright.ports.blobs import ListedObject, Objects
+from batchwright.ports.store import ClaimRequest
+from batchwright.store import bodies, checkpointing, objects_sweep, parts
+from batchwright.store.folder_objects import FolderObjects
+from batchwright.store.open import Outlying, open_store
+from batchwright.store.schema import blob
+from batchwright.store.sql_store import SqlStore
+from support.store_drive import Worker, file_piece, new_segment, submit
+
+DAY_MS = 24 * 3_600_000
+
+
+class Counted:
+    """Objects that count what is asked of them, and may be away."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self.asked: list[str] = []
+        self.away: set[str] = set()
+
+    @property
+    def url(self) -> str:
+        return self._objects.url
+
+    def _ask(self, what: str) -> None:
+        self.asked.append(what)
+        if what in self.away:
+            raise ObjectsAway(f"{what} is away")
+
+    def probe(self, name: str) -> None:
+        self._ask("probe")
+        self._objects.probe(name)
+
+    def put(self, name: str, data: bytes) -> None:
+        self._ask("put")
+        self._objects.put(name, data)
+
+    def get(self, name: str) -> bytes:
+        self._ask("get")
+        return self._objects.get(name)
+
+    def get_ranges(self, name: str, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+        self._ask("get_ranges")
+        return self._objects.get_ranges(name, spans)
+
+    def delete(self, names: Sequence[str]) -> None:
+        self._ask("delete")
+        self._objects.delete(names)
+
+    def listed(self, under: str, after: str, limit: int) -> list[ListedObject]:
+        self._ask("listed")
+        return self._objects.listed(under, after, limit)
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> Counted:
+    return Counted(FolderObjects(tmp_path / "objects"))
+
+
+def opened(objects: Objects, place: Path | str = ":memory:", *, writer: str = "w1") -> SqlStore:
+    store = open_store(place, Outlying(objects=objects, writer=writer, state=f"state-{writer}"))
+    assert isinstance(store, SqlStore)
+    return store
+
+
+def named(store: SqlStore) -> dict[str, str]:
+    """Key -> object of every blob that is outside."""
+    with store._connections.read() as connection:
+        return {row.key: row.object for row in connection.execute(select(blob)) if row.object}
+
+
+def there(objects: Counted) -> set[str]:
+    return {each.name for each in objects._objects.listed("state-w1", "", 10_000)}
+
+
+def test_parts_go_outside_and_small_inputs_stay(objects: Counted) -> None:
+    store = opened(objects)
+    submit(store, "batch_a", [new_segment(0), new_segment(1, padding=bodies.INLINE_BYTES)])
+    worker = Worker(store)
+    worker.finish(worker.one())
+    assert set(named(store)) == {"input/batch_a/1", "part/w/1/3"}
+    assert set(named(store).values()) == there(objects)
+    store.close()
+
+
+def test_a_claim_of_what_lies_in_the_table_asks_the_object_store_for_nothing(objects: Counted) -> None:
+    store = opened(objects)
+    submit(store, "batch_a", [new_segment(0)])
+    objects.asked.clear()
+    Worker(store).one()
+    assert objects.asked == []
+    store.close()
+
+
+def test_nothing_is_asked_for_while_a_transaction_is_open(objects: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "INLINE_BYTES", 0)
+    monkeypatch.setattr(parts, "MERGE_ABOVE", 0)
+    monkeypatch.setattr(bodies, "CACHE_BYTES", 0)
+    store = opened(objects)
+    asked = Counted._ask
+
+    def ask(self: Counted, what: str) -> None:
+        # In memory there is one connection: whoever has a transaction open holds its lock.
+        assert store._connections._lock.acquire(blocking=False)  # type: ignore[attr-defined]  # of the file's adapter
+        store._connections._lock.release()  # type: ignore[attr-defined]  # as above
+        assert not store._connections._writer.in_transaction()  # type: ignore[attr-defined]  # as above
+        asked(self, what)
+
+    monkeypatch.setattr(Counted, "_ask", ask)
+    store.begin_file("file_a", "acme", owner="lock", now_ms=1)
+    store.add_pieces("file_a", [file_piece()])
+    assert store.read_piece("file_a", 0) == file_piece()
+    submit(store, "batch_a", [new_segment(number, refused=[0]) for number in range(3)])
+    lost = Worker(store, "lost")
+    held = lost.one()
+    lost.checkpoint(held.reserve(1, 2, 3).change())
+    lost.checkpoint(held.answer(1).change())
+    store.mark_dead([lost.id])
+    worker = Worker(store, "other")
+    assert worker.run() == 3
+    assert len(list(store.read_segments("batch_a", with_input=True))) == 3
+    assert store.check("batch_a") == []
+    store.drop_batch("batch_a")
+    store.sweep_step(99_000_000)
+    assert {"put", "get", "delete"} <= set(objects.asked)
+    assert there(objects) == set(named(store).values())
+    store.close()
+
+
+def test_what_is_put_and_never_committed_goes_after_a_day(objects: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(objects)
+    submit(store, "batch_a", [new_segment(0)])
+    worker = Worker(store)
+    held = worker.one()
+    worker.checkpoint(held.reserve(0, 1, 2, 3).change())
+
+    change = held.answer(0, 1, 2, 3).change()
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpointing, "_write_part", killed)
+        with pytest.raises(Killed):
+            worker.checkpoint(change)
+    (orphan,) = there(objects)
+    assert named(store) == {}
+    # The process lives: it does the same again.
+    worker.checkpoint(change)
+    now_ms = max(each.modified_ms for each in objects._objects.listed("state-w1", "", 10))
+    assert store.sweep_orphans(now_ms) == 0
+    assert there(objects) == {orphan, *named(store).values()}
+    assert store.sweep_orphans(now_ms + DAY_MS + 60_000) == 1
+    assert there(objects) == set(named(store).values())
+    assert len(there(objects)) == 1
+    assert store.check("batch_a") == []
+    store.close()
+
+
+def test_orphans_are_looked_for_in_steps_once_a_day(objects: Counted) -> None:
+    store = opened(objects)
+    for number in range(7):
+        objects._objects.put(f"state-w1/part/x/{number}/old-1", b"x")
+    objects._objects.put("another/part/x/1/old-1", b"x")
+    later_ms = objects._objects.listed("another", "", 1)[0].modified_ms + 2 * DAY_MS
+    assert [store.sweep_orphans(later_ms, 3) for _ in range(4)] == [3, 3, 1, 0]
+    assert there(objects) == set()
+    objects.asked.clear()
+    assert store.sweep_orphans(later_ms + DAY_MS - 1, 3) == 0
+    assert objects.asked == []
+    assert objects._objects.get("another/part/x/1/old-1") == b"x", "another store's"
+    store.close()
+
+
+def test_superseded_objects_go_with_their_rows_and_stay_while_the_store_is_away(
+    objects: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "INLINE_BYTES", 0)
+    monkeypatch.setattr(parts, "MERGE_ABOVE", 1)
+    store = opened(objects)
+    submit(store, "batch_a", [new_segment(0)])
+    worker = Worker(store)
+    held = worker.one()
+    worker.checkpoint(held.reserve(0, 1, 2, 3).change())
+    for row in range(4):
+        worker.checkpoint(held.answer(row).change(), now_ms=5_000)
+    assert len(named(store)) == 5
+    objects.away.add("delete")
+    with pytest.raises(ObjectsAway):
+        store.sweep_step(5_000, keep_superseded_ms=0)
+    assert len(named(store)) == 5
+    objects.away.clear()
+    assert store.sweep_step(4_999 + 3_600_000) == 0
+    assert store.sweep_step(5_000 + 3_600_000) == 3
+    assert set(named(store)) == {"input/batch_a/0", "result/batch_a/0/0/1"}
+    assert there(objects) == set(named(store).values())
+    store.close()
+
+
+def test_segments_that_cannot_be_read_are_given_back(objects: Counted) -> None:
+    store = opened(objects)
+    submit(store, "batch_a", [new_segment(0, padding=bodies.INLINE_BYTES), new_segment(1)])
+    objects.away.add("get")
+    worker = Worker(store)
+    result = worker.checkpoint(claim=ClaimRequest(limit=2))
+    assert ([claimed.key.number for claimed in result.claimed], result.given_back) == ([1], 1)
+    objects.away.clear()
+    assert [held.key.number for held in worker.claim(limit=2)] == [0]
+    store.close()
+
+
+def test_a_checkpoint_whose_objects_cannot_be_put_leaves_nothing_and_is_done_again(objects: Counted) -> None:
+    store = opened(objects)
+    submit(store, "batch_a", [new_segment(0)])
+    worker = Worker(store)
+    held = worker.one()
+    worker.checkpoint(held.reserve(0, 1, 2, 3).change())
+    change = held.answer(0, 1, 2, 3).change()
+    objects.away.add("put")
+    with pytest.raises(ObjectsAway):
+        worker.checkpoint(change)
+    objects.away.clear()
+    assert worker.checkpoint(change).settled == ["batch_a"]
+    store.close()
+
+
+def test_an_object_that_is_lost_is_named(objects: Counted) -> None:
+    store = opened(objects)
+    submit(store, "batch_a", [new_segment(0)])
+    worker = Worker(store)
+    worker.finish(worker.one())
+    (name,) = there(objects)
+    objects._objects.delete([name])
+    store._bodies._cache.clear()
+    with pytest.raises(StoreError, match=f"has no object {name}, which holds answers"):
+        list(store.read_segments("batch_a"))
+    store.close()
+
+
+def test_a_store_is_opened_with_its_object_store_alone(tmp_path: Path, objects: Counted) -> None:
+    place = tmp_path / "state.db"
+    first = opened(objects, place)
+    submit(first, "batch_a", [new_segment(0)])
+    first.close()
+    with pytest.raises(StoreError, match=r"has bodies in the object store file://.*, and none was named. Give --blobs"):
+        open_store(place)
+    with pytest.raises(StoreError, match=r"and it was opened with file://.*/other"):
+        opened(FolderObjects(tmp_path / "other"), place)
+    objects.asked.clear()
+    again = opened(objects, place, writer="w2")
+    assert objects.asked == [], "who only looks on asks it for nothing"
+    assert Worker(again).run() == 1
+    assert objects.asked[0] == "probe"
+    assert all(name.startswith("state-w1/") for name in named(again).values())
+    again.close()
+
+
+def test_a_store_that_had_none_can_begin_with_one(tmp_path: Path, objects: Counted) -> None:
+    place = tmp_path / "state.db"
+    before = open_store(place)
+    submit(before, "batch_a", [new_segment(0), new_segment(1)])
+    worker = Worker(before)
+    worker.finish(worker.one())
+    before.close()
+    store = opened(objects, place)
+    other = Worker(store, "other")
+    other.finish(other.one())
+    assert store.check("batch_a") == []
+    assert len(named(store)) == 1
+    store.close()
+
+
+def test_a_step_of_orphans_keeps_what_is_named(objects: Counted) -> None:
+    store = opened(objects)
+    submit(store, "batch_a", [new_segment(0)])
+    worker = Worker(store)
+    worker.finish(worker.one())
+    later_ms = objects._objects.listed("state-w1", "", 1)[0].modified_ms + 3 * objects_sweep.ORPHAN_MS
+    assert store.sweep_orphans(later_ms) == 0
+    assert len(list(store.read_segments("batch_a"))) == 1
+    store.close()
