@@ -21,7 +21,7 @@ def waiting(batch_id: str, *, has: int, needs: int) -> BatchContext:
     context.budgeted = True
     context.segments = 1
     context.allowance_picousd = has
-    context.worst_next_picousd = context.least_next_picousd = needs
+    context.worst_next_picousd = needs
     context.may_send = False
     return context
 

@@ -92,6 +92,56 @@ def test_rows_without_a_bound_pass_it_by_one_at_most(service: RunningService, ve
     assert vendor.peak == 1
 
 
+def stated(number: int, usd: float = ANSWER_USD) -> dict[str, Any]:
+    """A row that no table has a price for, and whose vendor states what it cost. Its answer's tokens have a bound."""
+    return chat(f'[[header="x-infrai-cost-usd: {usd}"]] w{number}', model="stated", max_tokens=BOUND)
+
+
+def test_what_only_the_vendor_states_is_learned_before_many_are_sent(
+    service: RunningService, vendor: ScriptedVendor
+) -> None:
+    key = Key(service, budget_usd=round(40.5 * ANSWER_USD, 6))
+    vendor.set(hold=True)
+    batch_id = key.submit([stated(number) for number in range(300)])
+    vendor.wait_for(lambda vendor: len(vendor.held) == 1)
+    vendor.set(hold=False)
+    vendor.release()
+    status = service.until(batch_id, lambda status: status["state"] == "paused")
+    assert 40 <= status["completed_count"] == len(vendor.hits) <= 42
+    assert status["completed_count"] == round(key.spent_usd / ANSWER_USD)
+
+    service.post(f"{KEYS}/budget/{key.key_id}", {"budget_usd": round(80.5 * ANSWER_USD, 6)})
+    service.post(f"{BATCH}/resume/{batch_id}")
+    service.until(batch_id, lambda status: status["state"] == "paused" and status["completed_count"] > 42)
+    assert 80 <= round(key.spent_usd / ANSWER_USD) <= 81, "known by now"
+
+
+def test_answers_that_grow_dearer_pass_it_by_few(service: RunningService, vendor: ScriptedVendor) -> None:
+    key = Key(service, budget_usd=200.0)
+    batch_id = key.submit([stated(number, usd=round(0.1 * (1 + number // 20), 6)) for number in range(1000)])
+    service.until(batch_id, lambda status: status["state"] == "paused")
+    dearest = 0.1 * (1 + len(vendor.hits) // 20)
+    assert 200.0 - dearest <= key.spent_usd <= 200.0 + 3 * dearest
+
+
+def test_calls_whose_cost_nobody_knows_yet_go_one_at_a_time(service: RunningService, vendor: ScriptedVendor) -> None:
+    key = Key(service, budget_usd=round(3.5 * ANSWER_USD, 6))
+    call = stated(0)
+    vendor.set(hold=True)
+    answers: list[httpx.Response] = []
+    calling = threading.Thread(target=lambda: answers.append(key.client.post("/v1/chat/completions", json=call)))
+    calling.start()
+    vendor.wait_for(lambda vendor: len(vendor.held) == 1)
+    assert key.client.post("/v1/chat/completions", json=call).status_code == 429
+    vendor.set(hold=False)
+    vendor.release()
+    calling.join()
+    assert answers[0].status_code == 200
+    codes = [key.client.post("/v1/chat/completions", json=call).status_code for _ in range(6)]
+    assert codes == [200, 200, 200, 402, 402, 402]
+    assert round(key.spent_usd / ANSWER_USD) == 4, "the last may pass it"
+
+
 def test_rows_without_a_price_spend_nothing_and_run(service: RunningService) -> None:
     key = Key(service, budget_usd=ANSWER_USD)
     assert (

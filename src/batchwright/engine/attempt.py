@@ -97,6 +97,8 @@ class Attempts:
         kind = answer.kind
         context = segment.context
         cost_picousd, unpriced, no_usage = money_of(desk, answer)
+        if kind is None or cost_picousd:
+            desk.dearest.note(cost_picousd)
         if segment.lost:
             usage_key = self._usage_key(attempt.queue.line, now[1])
             _count_usage(segment, usage_key, answer, (cost_picousd, unpriced, no_usage))

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 class BatchContext:
     __slots__ = (
+        "all_drawn",
         "allowance_picousd",
+        "asked_least_picousd",
         "asked_picousd",
         "batch_id",
         "budget_spent",
@@ -30,10 +32,10 @@ class BatchContext:
         "gate",
         "gate_passed",
         "gate_shut",
+        "guessed_next",
         "in_flight",
         "key_held",
         "key_short",
-        "least_next_picousd",
         "may_send",
         "paused",
         "round",
@@ -80,13 +82,17 @@ class BatchContext:
         self.may_send = True
         self.allowance_picousd = 0
         """Budget drawn and free: held by no row in flight."""
+        self.all_drawn = False
+        """The last draw gave all that cap and key had left."""
         self.asked_picousd = 0
+        self.asked_least_picousd = 0
+        """And with how much of it a row could go."""
         self.spent_picousd = 0
         """Left the allowance since the last checkpoint."""
         self.worst_next_picousd = 0
         """What the next row needs and the allowance did not have; 0: nothing is wanting."""
-        self.least_next_picousd = 0
-        """With how much of it that row may go: less, where what it can cost is not known."""
+        self.guessed_next = False
+        """That is a guess, which holds nothing back of what may still be spent."""
         self.budget_spent = False
         """The cap left less than the next row needs."""
         self.budgeted = False
@@ -100,6 +106,11 @@ class BatchContext:
     def needs_allowance(self) -> bool:
         """Whether a row is only sent when an allowance covers it."""
         return self.budgeted or self.spec.max_cost_picousd >= 0
+
+    @property
+    def least_next_picousd(self) -> int:
+        """With how much the next row may go: a guessed one with what there is, once it would be the only one out."""
+        return 1 if self.guessed_next and not self.in_flight and self.worst_next_picousd else self.worst_next_picousd
 
     @property
     def has_cap(self) -> bool:

@@ -1,7 +1,8 @@
 """A batch's allowance in this worker, under a cap of its own or a budget of its key: drawn from the store in a
 checkpoint, held by rows out, given back.
 
-A row is sent only if the allowance covers the most it can cost (`engine.sender.held_for`). What a row did not cost is
+A row is sent only if the allowance covers the most it can cost (`engine.sender.bound_of`; where nobody knows
+that, as much as the dearest lately did). What a row did not cost is
 free again when it ends; what is left goes back when nothing of the batch is held any more, or none of its rows can go:
 a vendor that is out for hours must not keep a key's budget from the batches and calls that go elsewhere.
 """
@@ -28,11 +29,15 @@ def requests(contexts: Iterable[BatchContext], now_s: float) -> list[AllowanceRe
             found.append(AllowanceRequest(batch_id=context.batch_id, picousd=context.asked_picousd))
         elif context.worst_next_picousd:
             context.asked_picousd = context.worst_next_picousd * max(ROWS_AHEAD_MIN, 2 * context.in_flight)
-            lacking = max(1, context.least_next_picousd - context.allowance_picousd)
+            least = context.asked_least_picousd = _lacking(context)
             found.append(
-                AllowanceRequest(batch_id=context.batch_id, picousd=context.asked_picousd, minimum_picousd=lacking)
+                AllowanceRequest(batch_id=context.batch_id, picousd=context.asked_picousd, minimum_picousd=least)
             )
     return found
+
+
+def _lacking(context: BatchContext) -> int:
+    return max(1, context.least_next_picousd - context.allowance_picousd)
 
 
 def _is_idle(context: BatchContext, now_s: float) -> bool:
@@ -44,6 +49,8 @@ def _is_idle(context: BatchContext, now_s: float) -> bool:
 
 def give(context: BatchContext, picousd: int, *, stopping: bool) -> None:
     """Books what a checkpoint gave (0: cap or key leave less than the next row needs) or took back."""
+    if context.asked_picousd > 0:
+        context.all_drawn = picousd < context.asked_picousd
     if context.asked_picousd < 0:
         context.allowance_picousd = 0
     elif picousd > 0:
@@ -51,6 +58,8 @@ def give(context: BatchContext, picousd: int, *, stopping: bool) -> None:
         context.worst_next_picousd = 0
     elif context.allowance_picousd >= context.least_next_picousd:
         context.worst_next_picousd = 0  # rows that ended since cost less than was held for them
+    elif _lacking(context) < context.asked_least_picousd:
+        pass  # and with less than was asked for: it is asked for anew
     elif not context.in_flight and not context.key_held:
         context.budget_spent = True
     context.asked_picousd = 0

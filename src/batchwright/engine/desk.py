@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
 from batchwright.core.batch_spec import Destination, LaneKey, VendorProtocol
+from batchwright.core.dearest import Dearest
 from batchwright.core.lanes import Lane
 from batchwright.core.pricing import Price
 from batchwright.core.quarantine import Quarantine
@@ -34,7 +35,7 @@ SIMULATED = "simulated"
 class BatchLine:
     """One batch's rows at one desk."""
 
-    __slots__ = ("context", "desk", "queues", "ready", "usage_day", "usage_key")
+    __slots__ = ("context", "desk", "queues", "ready", "usage_day", "usage_key", "waits_for_cost")
 
     def __init__(self, context: BatchContext, desk: LaneDesk) -> None:
         self.context = context
@@ -46,6 +47,8 @@ class BatchLine:
         self.usage_key: UsageKey | None = None
         """What its answers are summed under, of the day `usage_day`."""
         self.usage_day = 0
+        self.waits_for_cost = False
+        """Until one of those that are out at the desk has ended: nobody knows yet what its next row may cost."""
 
     def in_turn(self) -> Iterable[LaneQueue]:
         """The oldest segment first, but before it those whose last worker died (they have a window): one outcome shows
@@ -82,6 +85,7 @@ class LaneDesk:
         "answered_by",
         "called_s",
         "callers",
+        "dearest",
         "demand",
         "destination",
         "key",
@@ -123,6 +127,8 @@ class LaneDesk:
         """The vendor as answers and bills name it: what is made up never stands under a real vendor's name."""
         self.lane = lane
         self.price = price
+        self.dearest = Dearest()
+        """Of the answers here, whoever asked."""
         self.vendor: Vendor | None = None
         self.opening = False
         self.missing_key = ""
@@ -195,7 +201,7 @@ class LaneDesk:
         lines = self.lines
         for _ in range(len(lines)):
             line = lines[0]
-            if line.ready and line.context.may_send and not line.context.waits_at_gate:
+            if line.ready and line.context.may_send and not (line.waits_for_cost or line.context.waits_at_gate):
                 return line
             lines.rotate(-1)
         return None

@@ -146,7 +146,7 @@ class BatchRepricing:
 
 
 def _charged(source: InputRow, record: Record) -> int:
-    """What a cap was charged for an answer at a cost nobody could tell (`engine.sender.held_for`). 0 where its price
+    """What a cap was charged for an answer at a cost nobody could tell (`engine.sender.likely_cost`). 0 where its price
     was known but no bound: what was held then cannot be told now, and the cap goes on counting it."""
     return source.worst_picousd or (0 if record.price_id else 1)
 

@@ -16,7 +16,7 @@ from batchwright.core.pricing import worst_case
 from batchwright.core.records import InputRow
 from batchwright.engine.attempt import Attempt, Attempts, row_tokens
 from batchwright.engine.batch_context import BatchContext
-from batchwright.engine.desk import LaneDesk
+from batchwright.engine.desk import BatchLine, LaneDesk
 from batchwright.engine.open_segment import OpenSegment
 from batchwright.engine.worker_settings import CHECKPOINT_RECORD_BYTES, WorkerSettings
 from batchwright.ports.clock import Clock
@@ -85,6 +85,8 @@ class Sender:
         vendor = desk.vendor
         if vendor is None or not self.sending or now_s >= self.send_until_s or desk.quarantine is not None:
             return
+        for one in desk.lines:
+            one.waits_for_cost = False
         lane = desk.lane
         room_bytes = self._settings.answer_bytes_max - self.answer_bytes - self.landing_bytes - self.held_bytes
         while not self.in_flight or self.in_flight * self.usual_answer_bytes <= room_bytes:
@@ -107,7 +109,7 @@ class Sender:
                     if wait_s < math.inf:
                         self._later(desk, now_s, wait_s)
                     return
-                held_picousd = self._hold(context, desk, entry)
+                held_picousd = self._hold(line, entry)
                 if held_picousd < 0:
                     continue
             tokens = row_tokens(entry)
@@ -152,18 +154,24 @@ class Sender:
                 return False
         return True
 
-    def _hold(self, context: BatchContext, desk: LaneDesk, row: InputRow) -> int:
+    def _hold(self, line: BatchLine, row: InputRow) -> int:
         """What the row is to hold of its batch's allowance; -1: it is not covered, and the batch sends nothing until
-        more is drawn. Under a key's budget alone a row of which nobody knows the most it can cost goes with what there
-        is, as the only one then: a guess about it does not hold back what may still be spent."""
-        held_picousd = held_for(desk, row)
+        more is drawn (or the line, while too few answers tell what such a row costs). Under a key's
+        budget alone a row whose bound nobody knows goes with what there is, as the only one of its batch then: a guess
+        about it does not hold back what may still be spent."""
+        context, desk = line.context, line.desk
+        bound_picousd = bound_of(desk, row)
+        if bound_picousd is None and 0 <= desk.dearest.may_be_out <= desk.lane.in_flight:
+            line.waits_for_cost = True
+            return -1
+        held_picousd = likely_cost(desk, len(row.body), row.output_tokens) if bound_picousd is None else bound_picousd
         if held_picousd <= context.allowance_picousd:
             return held_picousd
-        known = row.worst_picousd or context.has_cap
-        if not known and context.allowance_picousd:
+        guessed = bound_picousd is None and not context.has_cap
+        if guessed and context.allowance_picousd and not context.in_flight and context.all_drawn:
             return context.allowance_picousd
         context.worst_next_picousd = held_picousd
-        context.least_next_picousd = held_picousd if known else 1
+        context.guessed_next = guessed
         context.may_send = False
         self._wake()
         return -1
@@ -282,16 +290,23 @@ class Sender:
             self._later(desk, now_s, max(0.001, desk.waiting[0][0] - now_s))
 
 
-def held_for(desk: LaneDesk, row: InputRow) -> int:
-    """What of an allowance a row holds while it is out: the most it can cost. Where that has no bound it holds what a
-    longish answer would cost, and where it has no price the least there is, so that both wait once nothing is left.
-    What is free holds nothing."""
-    return row.worst_picousd or likely_cost(desk, len(row.body), row.output_tokens)
+def bound_of(desk: LaneDesk, row: InputRow) -> int | None:
+    """The most that a row can cost: on all lanes it may go to or, where that has no bound, on this one. None: no bound,
+    or no price."""
+    return row.worst_picousd or bound_here(desk, len(row.body), row.output_tokens)
+
+
+def bound_here(desk: LaneDesk, body_bytes: int, output_tokens: int) -> int | None:
+    """The most that a request can cost there; None: nobody knows. What is free costs nothing."""
+    price = desk.price
+    if price is None:
+        return None
+    return 0 if price.zero_rated else worst_case(price, body_bytes, output_tokens)
 
 
 def likely_cost(desk: LaneDesk, body_bytes: int, output_tokens: int) -> int:
-    """The most that a request can cost there or, without a bound on its answer, what a longish one would."""
+    """What a request of no known bound is taken to cost there: as much as the dearest did lately, a longish answer at
+    least, and where there is no price the least there is, so that it waits too once nothing is left."""
     price = desk.price
-    if price is None:
-        return 1
-    return 0 if price.zero_rated else worst_case(price, body_bytes, output_tokens or SOFT_OUTPUT_TOKENS) or 1
+    longish = 1 if price is None else worst_case(price, body_bytes, output_tokens or SOFT_OUTPUT_TOKENS) or 1
+    return max(longish, desk.dearest.picousd)

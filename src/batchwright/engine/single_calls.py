@@ -19,7 +19,6 @@ from batchwright.core.errors import BatchwrightError, CreditSpent
 from batchwright.core.failures import FailureKind
 from batchwright.core.lanes import LaneEnd
 from batchwright.core.money import usd_text
-from batchwright.core.pricing import worst_case
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.routes import find_route
 from batchwright.core.tenants import Tenant
@@ -27,7 +26,7 @@ from batchwright.engine.booking import money_of, tell_lane, usage_of
 from batchwright.engine.credit import check_credit
 from batchwright.engine.desk import LaneDesk
 from batchwright.engine.one_call import Call
-from batchwright.engine.sender import likely_cost
+from batchwright.engine.sender import bound_here, likely_cost
 from batchwright.engine.usage_book import UsageBook
 from batchwright.ports.calls import CallRefused, CallReply
 from batchwright.ports.keys import KeyCredit, Keys
@@ -129,6 +128,8 @@ class SingleCalls:
             desk.successes += 1
             desk.newest_success_s = max(desk.newest_success_s, call.started_s)
         money = money_of(desk, answer)
+        if answer.kind is None or money[0]:
+            desk.dearest.note(money[0])
         if call.begun and money == (0, 0, 0) and usage_of(answer, money) is None:
             money = (0, 0, 1)  # it broke off: what came was made, and may be billed
         tell_lane(
@@ -203,12 +204,15 @@ class SingleCalls:
         """Under a key with a budget: what the call can cost is drawn before it is sent, as for a row. Raises
         CallRefused where that is held for others, CreditSpent where there is not so much of it."""
         parts, key_id = self._worker.parts, call.tenant.key_id
-        picousd = likely_cost(call.desk, call.size, call.output_tokens)
-        if credit is None or credit.budget_picousd < 0 or not picousd:
+        bound_picousd = bound_here(call.desk, call.size, call.output_tokens)
+        if credit is None or credit.budget_picousd < 0 or bound_picousd == 0:
             return
-        price = call.desk.price
-        known = price is not None and worst_case(price, call.size, call.output_tokens) is not None
-        least_picousd = picousd if known else 1
+        if bound_picousd is not None:
+            picousd = least_picousd = bound_picousd
+        else:
+            picousd, least_picousd = likely_cost(call.desk, call.size, call.output_tokens), 1
+            if call.desk.price is None and call.desk.dearest.is_new:
+                picousd = credit.budget_picousd  # all that is left: until it is answered nobody knows anything
 
         def hold() -> int:
             return parts.store.hold_credit(self._worker.identity, key_id, picousd, least_picousd)
