@@ -14,10 +14,11 @@ import batchwright
 from batchwright import Flag, InputRefused, Result, RowsFailed
 from batchwright.cli.status_view import status_facts, status_json
 from batchwright.core import row_map
-from batchwright.core.errors import UsageError
+from batchwright.core.errors import BatchPaused, UsageError
 from batchwright.core.failures import FailureKind
 from batchwright.library.result import result_of
 from support.batch_samples import failed, ok, view_of
+from support.scripted_vendor import ScriptedVendor
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -170,6 +171,24 @@ def test_under_a_cap_status_says_how_much_of_it_is_taken(tmp_path: Path) -> None
     facts = {name: cell.raw for name, cell in status_facts(status)}
     assert (facts["cap_usd"], facts["cap_taken_usd"]) == ("0.5", facts["cost_usd"])
     assert status_json(status)["cost"]["cap_taken_usd"] is not None
+
+
+def test_a_soft_cap_learns_what_the_vendor_states(tmp_path: Path) -> None:
+    """No table has a price for these rows: what they cost is known from their answers alone."""
+    says = '[[header="x-infrai-cost-usd: 0.002"]] word'
+    asked = [{"model": "m", "messages": [{"role": "user", "content": says}], "max_tokens": 5} for _ in range(200)]
+    with ScriptedVendor() as vendor:
+        with pytest.raises(BatchPaused):
+            batchwright.run(
+                asked,
+                base_url=vendor.base_url,
+                api_key_env="",
+                home=tmp_path,
+                progress="none",
+                max_cost="0.041",
+                allow_unpriced=True,
+            )
+        assert 20 <= len(vendor.hits) <= 22, "of which each cost 0.002"
 
 
 def test_what_the_gate_does_is_one_of_two(tmp_path: Path) -> None:

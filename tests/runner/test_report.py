@@ -140,21 +140,47 @@ def test_doubt_orphans_and_soft_cap_are_told() -> None:
     tally = Tally(doubts=3, orphans=2, orphan_picousd=picousd_from_usd("0.25"), attempts=9, unreached=2, retries=4)
     spec = spec_of(max_cost_picousd=picousd_from_usd(5), soft_cap=True)
     text = report_text(report_of([view_of(0, ok())], tally, spec=spec))
-    assert "possible double payments: at most 3" in text
+    assert "possible double payments: at most 3: requests that ended without an answer and may have been paid" in text
+    assert "a worker died" not in text
     assert "$0.25 for 2 answers that came after" in text
     assert "the cap of $5.00 was soft" in text
-    assert "sent: at most 7 requests (and 2 attempts that reached no vendor), at most 4 retries among them" in text, (
-        "rows that were only reserved when a worker was killed are among them"
-    )
+    assert "sent: 7 requests, and 2 attempts that reached no vendor and used up none of a row's" in text
+
+
+def test_what_was_only_set_aside_is_told_of_where_a_worker_died() -> None:
+    tally = Tally(doubts=3, attempts=9, retries=4)
+    text = report_text(report_of([view_of(0, ok(), deaths=1)], tally))
+    assert "sent: at most 9 requests, at most 4 retries among them;" in text
+    assert "and rows set aside to be sent when a worker died (how many of those had gone out is not known)" in text
+    unread = report_text(build_report(status_of({ok(): 1}, tally=tally), None, timing=RAN))
+    assert "sent: at most 9 requests" in unread
+    assert "(or, if a worker died, were only set aside to be sent)" in unread
+
+
+def test_attempts_that_reached_nobody_are_no_retries_among_what_was_sent() -> None:
+    tally = Tally(attempts=27, unreached=27, retries=25)
+    text = report_text(report_of([view_of(0, failed(FailureKind.UNREACHABLE))], tally))
+    assert "sent: 0 requests, and 27 attempts that reached no vendor" in text
+    assert "25 retries of all these" in text
+
+
+def test_what_a_cap_counts_beside_the_known_cost_is_told() -> None:
+    status = status_of({ok(): 1}, total=3, spec=spec_of(max_cost_picousd=picousd_from_usd("0.01")))
+    status.tally.cost_picousd = picousd_from_usd("0.0096")
+    taken = replace(status, budget_taken_picousd=picousd_from_usd("0.00998"))
+    text = report_text(build_report(taken, None, timing=RAN))
+    assert "of the cap of $0.01: $0.0096 spent and $0.00038 set aside for what may have been paid beside that" in text
+    assert "of the cap" not in report_text(build_report(status, None, timing=RAN))
 
 
 def test_sends_are_exact_without_doubts_and_those_of_earlier_commands_are_told_as_such() -> None:
     tally = Tally(attempts=9, unreached=2, retries=4)
     views = [view_of(0, ok())]
-    assert "  sent: 7 requests (and 2 attempts that reached no vendor), 4 retries among them" in report_text(
-        report_of(views, tally)
+    assert (
+        "  sent: 7 requests, and 2 attempts that reached no vendor and used up none of a row's, 4 retries of all these"
+        in report_text(report_of(views, tally))
     )
-    assert "  sent earlier: 7 requests (and" in report_text(report_of(views, tally, timing=NOTHING_DONE))
+    assert "  sent earlier: 7 requests, and" in report_text(report_of(views, tally, timing=NOTHING_DONE))
 
 
 @pytest.mark.parametrize(

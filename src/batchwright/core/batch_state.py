@@ -73,7 +73,7 @@ class PauseCause(StrEnum):
 class Pause:
     cause: PauseCause
     reason: str
-    """For a person: what happened and what to do."""
+    """For a person: what happened and what to do. As it is kept of BUDGET and KEY_BUDGET: `core.spent_out`."""
     since_ms: int
     lane: str = ""
 

@@ -24,8 +24,7 @@ class Dearest:
         if self._answers == ANSWERS:
             self._before, self._now, self._answers = self._now, 0, 0
         self._answers += 1
-        if picousd > self._now:
-            self._now = picousd
+        self._now = max(self._now, picousd)
 
     @property
     def is_new(self) -> bool:

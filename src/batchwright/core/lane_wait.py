@@ -77,7 +77,11 @@ def wait_sentence(cause: WaitCause, reason: str, *, lasted_s: float, next_s: flo
 
 
 def rough_duration(seconds: float) -> str:
-    """ "0.4 s", "12 s", "3 min"."""
-    if seconds < 10.0:
+    """ "0.4 s", "92 s", "2 min 5 s", "31 min": a part of a time never reads as all of it."""
+    if seconds < 9.95:
         return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 90.0 else f"{seconds / 60.0:.0f} min"
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest} s" if rest and minutes < 10 else f"{minutes} min"

@@ -18,8 +18,8 @@ from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.errors import VendorUnavailable, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.gate import GateRule
-from batchwright.core.money import usd_text
 from batchwright.core.quarantine import Quarantine
+from batchwright.core.spent_out import reason_kept
 from batchwright.engine.batch_context import BatchContext
 from batchwright.engine.open_segment import OpenSegment, SegmentDraft
 from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX
@@ -109,7 +109,7 @@ class Closing:
             if context.budget_spent:
                 context.budget_spent = False
                 cause = PauseCause.KEY_BUDGET if context.key_short else PauseCause.BUDGET
-                self._pause(context, cause, _budget_sentence(context))
+                self._pause(context, cause, reason_kept(context.least_next_picousd))
             if context.closing is not None:
                 self._close(context, now_s)
             elif context.paused:
@@ -337,15 +337,3 @@ class Closing:
 def _lane_name(lane: str) -> str:
     key = LaneKey.parse(lane)
     return f"{key.vendor}, {key.model}" if key.model else key.vendor
-
-
-def _budget_sentence(context: BatchContext) -> str:
-    if context.key_short:
-        key_id, next_row = context.tenant.key_id, usd_text(context.least_next_picousd)
-        return (
-            f"the budget of {key_id} leaves less than the next row may cost (${next_row}); `batchwright keys budget "
-            f"{key_id} USD` gives it more, then resume"
-        )
-    cap = usd_text(context.spec.max_cost_picousd)
-    next_row = usd_text(context.worst_next_picousd)
-    return f"the cap of ${cap} leaves less than the next row may cost (${next_row}); a higher --max-cost goes on"

@@ -15,7 +15,6 @@ from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.pricing import worst_case
 from batchwright.core.records import InputRow
 from batchwright.engine.attempt import Attempt, Attempts, row_tokens
-from batchwright.engine.batch_context import BatchContext
 from batchwright.engine.desk import BatchLine, LaneDesk
 from batchwright.engine.open_segment import OpenSegment
 from batchwright.engine.worker_settings import CHECKPOINT_RECORD_BYTES, WorkerSettings

@@ -56,6 +56,8 @@ class Gathered:
     """Rows with an answer that has no price."""
     rows_no_usage: int = 0
     """Rows with an answer that came without usage."""
+    rows_died_with: int = 0
+    """Rows that were out, or set aside to be sent, when a worker died."""
     may_have_been_sent: int = 0
     """Of the cancelled, expired and stopped rows."""
     models_unpriced: set[str] = field(default_factory=set)
@@ -76,6 +78,8 @@ class Gathered:
                         self.models_unpriced.add(view.input.model if own else view.input.named_model)
                 if record.no_usage:
                     self.rows_no_usage += 1
+                if record.deaths:
+                    self.rows_died_with += 1
             if byte >= first_failure:
                 self._add_failure(view)
         self.rows += len(views)

@@ -81,6 +81,8 @@ class Report:
     exact_money: bool
     """The two figures above count rows; else (rows not read) answers."""
     models_unpriced: tuple[str, ...]
+    workers_died: bool | None
+    """Some rows were out, or set aside to be sent, when a worker died. None: not known, the rows were not read."""
     may_have_been_sent: int
     """Of the cancelled, expired and stopped rows."""
     timing: Timing
@@ -155,6 +157,7 @@ def build_report(
         rows_no_usage=gathered.rows_no_usage if gathered is not None else status.tally.no_usage,
         exact_money=gathered is not None,
         models_unpriced=tuple(sorted(gathered.models_unpriced)) if gathered is not None else (),
+        workers_died=gathered.rows_died_with > 0 if gathered is not None else None,
         may_have_been_sent=gathered.may_have_been_sent if gathered is not None else 0,
         timing=timing,
         written=written,

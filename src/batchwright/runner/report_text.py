@@ -11,6 +11,7 @@ import msgspec
 
 from batchwright.core.batch_state import BatchState
 from batchwright.core.gate import GATE_ROWS
+from batchwright.core.spent_out import aside_text
 from batchwright.runner.figures import (
     count_text,
     duration_text,
@@ -134,20 +135,21 @@ def _fact_lines(report: Report) -> list[str]:
     lines += _money_lines(report)
     if tally.attempts:
         # A row that was only reserved when its worker was killed may not have been sent, and is counted as if it was.
-        most = "at most " if tally.doubts else ""
+        most = "at most " if tally.doubts and report.workers_died is not False else ""
         when = "sent earlier" if report.timing == NOTHING_DONE else "sent"
         text = f"{when}: {most}{plural(tally.attempts - tally.unreached, 'request')}"
         if tally.unreached:
-            text += f" (and {plural(tally.unreached, 'attempt')} that reached no vendor)"
+            text += f", and {plural(tally.unreached, 'attempt')} that reached no vendor and used up none of a row's"
         if tally.retries:
-            text += f", {most}{plural(tally.retries, 'retry', 'retries')} among them"
+            among = "of all these" if tally.unreached else "among them"
+            text += f", {most}{plural(tally.retries, 'retry', 'retries')} {among}"
         if report.timing.rows_ended and report.timing.wall_s > 0:
             text += f"; {rate_text(report.timing.rows_ended / report.timing.wall_s)}"
         lines.append(text)
     if tally.doubts:
         lines.append(
-            f"possible double payments: at most {count_text(tally.doubts)}: requests without an answer, and rows set "
-            "aside to be sent when a run was killed (how many of those had gone out is not known)"
+            f"possible double payments: at most {count_text(tally.doubts)}: requests that ended without an answer and "
+            f"may have been paid for{_of_the_dead(report)}; a row that was not sent again is paid once"
         )
     if report.simulated:
         lines.append("simulated: no vendor was asked; answers, prices and costs are made up")
@@ -158,6 +160,14 @@ def _fact_lines(report: Report) -> list[str]:
         f"batch: {status.batch_id}, {state_text(status)}" + (f", round {status.round}" if status.round else "")
     )
     return lines
+
+
+def _of_the_dead(report: Report) -> str:
+    """What is in doubt beside requests that were surely sent; empty: nothing."""
+    if report.workers_died is None:
+        return " (or, if a worker died, were only set aside to be sent)"
+    died = ", and rows set aside to be sent when a worker died (how many of those had gone out is not known)"
+    return died if report.workers_died else ""
 
 
 def _money_lines(report: Report) -> list[str]:
@@ -182,6 +192,10 @@ def _money_lines(report: Report) -> list[str]:
             "the row over"
         )
     cap = report.status.spec.max_cost_picousd
+    aside_picousd = report.status.budget_taken_picousd - tally.cost_picousd - tally.orphan_picousd
+    if cap >= 0 and aside_picousd > 0:
+        known = f"{money_text(tally.cost_picousd)} spent and {aside_text(money_text(aside_picousd))}"
+        lines.append(f"of the cap of {money_text(cap)}: {known}")
     if cap >= 0 and report.status.spec.soft_cap:
         lines.append(f"the cap of {money_text(cap)} was soft: some rows have no bound or no price, so it can be passed")
     return lines

@@ -30,7 +30,7 @@ from batchwright.ports.store import (
     SegmentChange,
     SegmentKey,
 )
-from batchwright.store import backlog, batches, blobs, claiming, credit, ledger, parts, turning
+from batchwright.store import backlog, batches, blobs, claiming, credit, funds, ledger, parts, turning
 from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.claiming import Claims, Taker
 from batchwright.store.parts import Merged, Outer, Place
@@ -400,7 +400,7 @@ def _draw(connection: Connection, work: _Work, row: StoredRow, request: Allowanc
     amount, least = request.picousd, max(1, request.minimum_picousd)
     if row.cap_picousd >= 0:
         amount = min(amount, row.cap_picousd - ledger.taken_picousd(connection, row.batch_id, row.round))
-    key = credit.of_key(connection, row.key_id) if row.key_id and amount >= least else None
+    key = funds.of_key(connection, row.key_id) if row.key_id and amount >= least else None
     if key is not None and key.budget_picousd >= 0 and key.left_picousd < amount:
         amount = key.left_picousd
         if amount < least:

@@ -13,32 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from sqlalchemy import Connection, bindparam, exists, func, or_, select, text, update
+from sqlalchemy import Connection, bindparam, func, select, text, update
 
 from batchwright.core.batch_state import Pause, PauseCause
-from batchwright.core.money import usd_text
-from batchwright.ports.keys import KeyCredit
-from batchwright.store import ledger, turning
+from batchwright.core.spent_out import reason_kept
+from batchwright.store import funds, ledger, turning
 from batchwright.store.prepared import Prepared
-from batchwright.store.schema import HAS_KEY, UNSETTLED_OF_KEY, allowance, api_key, batch, usage, worker
+from batchwright.store.schema import HAS_KEY, UNSETTLED_OF_KEY, api_key, batch, usage
 
-_BUDGET = Prepared(
-    select(api_key.c.key_id, api_key.c.shown, api_key.c.budget_picousd).where(api_key.c.key_id == bindparam("of_key"))
-)
-_SPENT = select(func.coalesce(func.sum(usage.c.cost_picousd), 0)).where(
-    usage.c.key_id == bindparam("of_key"), text(HAS_KEY)
-)
-_DRAWN = select(func.coalesce(func.sum(allowance.c.picousd), 0)).where(
-    or_(
-        allowance.c.batch_id == bindparam("of_key"),
-        allowance.c.batch_id.in_(
-            select(batch.c.batch_id).where(batch.c.key_id == bindparam("of_key"), text(UNSETTLED_OF_KEY))
-        ),
-    ),
-    ~exists().where(worker.c.id == allowance.c.worker_id, (worker.c.dead != 0) | (worker.c.ended != 0)),
-)
-# In one statement: a cost that leaves an allowance at that moment is counted there or here.
-_TAKEN = Prepared(select(_SPENT.scalar_subquery().label("spent"), _DRAWN.scalar_subquery().label("drawn")))
 _SPENDING = (
     select(usage.c.key_id, func.sum(usage.c.cost_picousd))
     .where(usage.c.tenant == bindparam("of_account"), text(HAS_KEY))
@@ -59,24 +41,6 @@ _LOCK_BUDGET = Prepared(
 )
 
 
-def of_key(connection: Connection, key_id: str) -> KeyCredit | None:
-    """None: there is no such key."""
-    key = {"of_key": key_id}
-    row = _BUDGET.first(connection, key)
-    if row is None:
-        return None
-    spent = drawn = 0
-    if row.budget_picousd >= 0:
-        ((spent, drawn),) = _TAKEN.all(connection, key)
-    return KeyCredit(
-        key_id=key_id,
-        shown=row.shown,
-        budget_picousd=row.budget_picousd,
-        spent_picousd=int(spent),
-        drawn_picousd=int(drawn),
-    )
-
-
 def lock(connection: Connection, key_ids: Iterable[str]) -> list[str]:
     """Those of the keys that have a budget: from here on nobody else draws from it or finds it spent, until this
     transaction ends. The empty id is no key."""
@@ -89,7 +53,7 @@ def lock(connection: Connection, key_ids: Iterable[str]) -> list[str]:
 
 def with_budget(connection: Connection, key_ids: Collection[str]) -> frozenset[str]:
     """Those of the keys that have one; the empty id is no key."""
-    found = [_BUDGET.first(connection, {"of_key": key_id}) for key_id in sorted(key_ids) if key_id]
+    found = [funds.BUDGET.first(connection, {"of_key": key_id}) for key_id in sorted(key_ids) if key_id]
     return frozenset(row.key_id for row in found if row is not None and row.budget_picousd >= 0)
 
 
@@ -97,7 +61,7 @@ def hold(connection: Connection, key_id: str, worker_id: int, wish: tuple[int, i
     """Draws for a call, under the key in place of a batch; `wish` is (picousd, the least that is of use)."""
     picousd, least_picousd = wish
     lock(connection, (key_id,))
-    credit = of_key(connection, key_id)
+    credit = funds.of_key(connection, key_id)
     if credit is not None and credit.budget_picousd >= 0:
         picousd = min(picousd, credit.left_picousd)
     if picousd < least_picousd:
@@ -120,19 +84,12 @@ def pause_spent(connection: Connection, key_ids: Iterable[str], settling: Mappin
     this transaction, by batch; a batch that ends with it has nothing left to pause."""
     paused: set[str] = set()
     for key_id in lock(connection, key_ids):
-        credit = of_key(connection, key_id)
+        credit = funds.of_key(connection, key_id)
         if credit is None or not credit.is_spent:
             continue
-        fact = Pause(cause=PauseCause.KEY_BUDGET, reason=_sentence(credit), since_ms=now_ms)
+        fact = Pause(cause=PauseCause.KEY_BUDGET, reason=reason_kept(0), since_ms=now_ms)
         for row in connection.execute(_MOVING, {"of_key": key_id}).all():
             if row.segments_open > settling.get(row.batch_id, 0):
                 turning.add_pause(connection, row.batch_id, fact)
                 paused.add(row.batch_id)
     return paused
-
-
-def _sentence(credit: KeyCredit) -> str:
-    return (
-        f"the budget of {credit.key_id} is spent (${usd_text(credit.spent_picousd)} of "
-        f"${usd_text(credit.budget_picousd)}); `batchwright keys budget {credit.key_id} USD` gives it more, then resume"
-    )

@@ -16,7 +16,7 @@ from batchwright.core.lane_wait import LaneWait
 from batchwright.core.records import InputRow, SegmentInput, UsageKey, UsageSum
 from batchwright.core.tenants import Tenant
 from batchwright.ports.store import BatchRow, SegmentKey, SegmentView, UsageLine
-from batchwright.store import batches, inputs, ledger, parts, pausing, workers
+from batchwright.store import batches, funds, inputs, ledger, parts, workers
 from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.connections import Connections
 from batchwright.store.folding import fold, slices
@@ -109,7 +109,7 @@ def batch_row(connection: Connection, row: StoredRow) -> BatchRow:
         deadline_ms=row.deadline_ms,
         segments=row.segments,
         segments_open=row.segments_open,
-        pauses=pausing.facts_of(connection, row.batch_id),
+        pauses=funds.pauses_of(connection, row, tally),
         tally=tally,
         budget_taken_picousd=taken,
         gate_passed=bool(row.gate_passed),

@@ -47,6 +47,7 @@ from batchwright.store import (
     dropping,
     file_batches,
     files,
+    funds,
     idempotency,
     intake,
     keys,
@@ -185,7 +186,7 @@ class SqlStore:
 
     def batch_pauses(self, limit: int) -> list[tuple[str, Pause]]:
         with self._connections.read() as connection:
-            return pausing.batch_pauses(connection, limit)
+            return funds.batch_pauses(connection, limit)
 
     def pause_batch(self, batch_id: str, pause: Pause) -> None:
         self._connections.transact(lambda connection: turning.pause_batch(connection, batch_id, pause))
@@ -359,7 +360,7 @@ class SqlStore:
         return self._connections.transact(lambda connection: keys.revoke(connection, key_id, now_ms))
 
     def key_credit(self, key_id: str) -> KeyCredit | None:
-        return self._connections.look(lambda connection: credit.of_key(connection, key_id))
+        return self._connections.look(lambda connection: funds.of_key(connection, key_id))
 
     def key_spending(self, account: str) -> dict[str, int]:
         return self._connections.look(lambda connection: credit.spending(connection, account))
