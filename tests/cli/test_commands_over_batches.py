@@ -32,8 +32,8 @@ def test_list_is_newest_first_and_plain_in_a_pipe(mixed: Machine, invoke: Invoke
     result = invoke("list")
     assert result.exit_code == 0
     first, second = (line.split("\t") for line in result.stdout.splitlines())
-    assert first[:7] == [SECOND, "completed", "2", "0", "0", "2", "0.004"]
-    assert second[:6] == [FIRST, "running", "2", "3", "1", "6"]
+    assert first[:8] == [SECOND, "completed", "2", "0", "0", "0", "2", "0.004"]
+    assert second[:7] == [FIRST, "running", "2", "2", "1", "1", "6"]
     assert result.stderr == ""
     only = [json.loads(line) for line in invoke("list", "--json", "--limit", "1").stdout.splitlines()]
     assert [one["batch_id"] for one in only] == [SECOND]
@@ -184,6 +184,18 @@ def test_retry_may_leave_the_sending_to_others(mixed: Machine, invoke: Invoke) -
     assert invoke("retry", "aa", "-o", "answers.jsonl").exit_code == 0
     assert mixed.asked[-1][0] == "go_on", "the same command finishes the round that is there"
     assert mixed.batches[FIRST].round == 1
+
+
+def test_pause_holds_a_batch_and_says_how_to_go_on(mixed: Machine, invoke: Invoke) -> None:
+    paused = invoke("pause", "aa", "--reason", "wrong prompt?")
+    assert (paused.exit_code, paused.stderr) == (
+        0,
+        f"{FIRST}: paused. This goes on: batchwright resume {FIRST}\n",
+    )
+    assert "wrong prompt?" in invoke("status", "aa").stdout
+    assert invoke("pause", "aa", "--reason", " ").exit_code == 2
+    assert invoke("resume", "aa", "--no-run").exit_code == 0
+    assert "paused" not in invoke("status", "aa").stdout
 
 
 def test_resume_clears_pauses_and_sets_a_cap(mixed: Machine, invoke: Invoke) -> None:

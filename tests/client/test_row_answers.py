@@ -10,6 +10,7 @@ import pytest
 from batchwright.client.fields import Fields
 from batchwright.client.replies import row_of
 from batchwright.client.row_answers import answer_of
+from batchwright.core import row_map
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.records import UNKNOWN
 from batchwright.ports.http import HttpReply
@@ -104,3 +105,13 @@ def test_a_service_of_ours_has_tried_and_is_believed() -> None:
 
 def test_an_item_that_says_nothing_is_an_overload() -> None:
     assert answer(ok=False, request_index=0).kind is FailureKind.OVERLOADED
+
+
+@pytest.mark.parametrize("kind", tuple(FailureKind))
+def test_no_row_that_was_sent_is_one_that_cannot_be_sent_again(kind: FailureKind) -> None:
+    """What a service refuses as it reads it was read well here: `retry` takes it, and is offered."""
+    found = failed(kind.value.upper(), 404, "no", kind=kind.value)
+    assert found.kind is not None
+    assert row_map.KIND_BYTES[found.kind] in row_map.RETRIED_BYTES
+    if row_map.KIND_BYTES[kind] in row_map.RETRIED_BYTES:
+        assert found.kind is kind

@@ -107,7 +107,9 @@ def test_a_batch_is_cancelled_while_it_runs(there: There) -> None:
 def test_a_pause_is_cleared_and_the_end_is_waited_for(there: There) -> None:
     batch_id = there.service.submit([chat("[[hold]] x")])
     there.vendor.wait_for(lambda vendor: len(vendor.hits) == 1)
-    assert there.service.post(f"/v1/ai/batch/pause/{batch_id}", {"reason": "for lunch"}).status_code == 200
+    paused = there("pause", batch_id, "--reason", "for lunch")
+    assert paused.code == 0, paused.err
+    assert f"This goes on: batchwright resume {batch_id} --service" in paused.err
     assert "for lunch" in there("status", batch_id).out
     assert there("watch", batch_id).code == 5, "a watcher does not sit in a pause"
     resuming = there.start("resume", batch_id, "-o", "out.jsonl")

@@ -176,6 +176,27 @@ def test_interrupt_once_says_how_to_go_on_and_the_same_command_does(machine: Mac
     assert "Going on with" in machine.display.said[0]
 
 
+def test_an_interrupt_says_who_goes_on_sending(machine: Machine) -> None:
+    """A worker beside the run takes over what it gives back: nothing has stopped then, and it says so."""
+    request = machine.write(6)
+
+    def press(batch: MemoryBatch, row: int) -> None:
+        if row == 2:
+            machine.interrupts.press()
+            batch.held_by_others = True
+
+    machine.workers.before, machine.workers.hold_at = press, 3
+    outcome = machine.run(request)
+    assert outcome.exit_code == 130
+    first, *commands = outcome.closing
+    assert first.startswith(f"Interrupted here, but another worker (`serve`, `work`) goes on with {outcome.batch_id}")
+    assert commands == [
+        f"This halts it: batchwright pause {outcome.batch_id}",
+        f"This ends it: batchwright cancel {outcome.batch_id}",
+        "This watches it and writes its answers: batchwright run rows.jsonl",
+    ]
+
+
 def test_interrupt_twice_cuts_the_grace_short(machine: Machine) -> None:
     request = machine.write(6)
     machine.workers.slow_stop = True

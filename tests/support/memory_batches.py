@@ -36,6 +36,7 @@ class MemoryBatch:
     closing: FailureKind | None = None
     accepting: bool = True
     live: bool = False
+    held_by_others: bool = False
     round: int = 0
     deadline_ms: int = 0
 
@@ -96,7 +97,7 @@ class MemoryBatch:
             deadline_ms=self.deadline_ms,
             pauses=tuple(self.pauses),
             budget_taken_picousd=0,
-            live=self.live,
+            live=self.live or self.held_by_others,
         )
 
 

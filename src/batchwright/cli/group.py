@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "retry": "Send rows without success again, as a new round.",
     "cancel": "Cancel a batch; answers it has are kept.",
     "priority": "Move a batch before others of its account.",
+    "pause": "Pause a batch; what is out ends, and `resume` goes on.",
     "resume": "Clear a batch's pauses and go on with it.",
     "export": "Write a batch's answers to a file.",
     "reprice": "Apply today's prices to stored answers; nothing is sent.",

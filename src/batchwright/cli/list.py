@@ -19,6 +19,7 @@ COLUMNS = (
     Column(heading="STATE"),
     Column(heading="OK"),
     Column(heading="FAILED"),
+    Column(heading="CLOSED", leaves=1),
     Column(heading="OPEN", leaves=2),
     Column(heading="TOTAL"),
     Column(heading="COST", leaves=1),
@@ -39,7 +40,7 @@ TOLD_IDLE = 5
 def list_command(limit: int, source: str | None, as_json: bool, **given: Any) -> None:
     """List batches, newest first.
 
-    A state with (idle): nobody works on that batch now. In a pipe: tab-separated lines without headings, and at the
+    CLOSED are rows that a cancel, a deadline or the gate ended. A state with (idle): nobody works on that batch now. In a pipe: tab-separated lines without headings, and at the
     end `yes` or `no` for whether somebody does (nothing where it has ended or that is not known), and whose batch it
     is.
 
@@ -87,7 +88,8 @@ def _cells(status: BatchStatus) -> tuple[Cell, ...]:
         screen.batch_cell(status.batch_id),
         state_cell(status),
         screen.count_cell(counts.succeeded),
-        screen.count_cell(counts.without_success),
+        screen.count_cell(counts.failed),
+        screen.count_cell(counts.without_success - counts.failed),
         screen.count_cell(counts.open),
         screen.count_cell(status.total),
         screen.cost_cell(status.tally.cost_picousd, complete=cost_is_complete(status)),

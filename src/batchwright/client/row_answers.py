@@ -37,6 +37,12 @@ _SAID: tuple[tuple[re.Pattern[str], FailureKind], ...] = (
     (re.compile(r"content.{0,20}(filter|policy|polic)|sensitive"), FailureKind.CONTENT_FILTERED),
 )
 """What is a row's own fault, in the words of vendors that stand behind a generic code."""
+_TAKEN_HERE = {
+    FailureKind.INVALID_ROW: FailureKind.INVALID_REQUEST,
+    FailureKind.UNROUTABLE: FailureKind.MODEL_NOT_FOUND,
+}
+"""What the service refused when it read the row. Here the row was read well, and may be sent again: it is as if a vendor
+had refused it."""
 
 
 def answer_of(item: RowResult, endpoint: str, read: ReadAnswer) -> Answer:
@@ -93,7 +99,7 @@ def _failure(item: RowResult, endpoint: str, read: ReadAnswer) -> Answer:
     message = error.message[:MAX_MESSAGE_CHARS] or f"the service says {error.code[:100] or 'nothing'} and no more"
     if error.kind in tuple(FailureKind):
         return Answer(
-            kind=FailureKind(error.kind),
+            kind=_TAKEN_HERE.get(FailureKind(error.kind), FailureKind(error.kind)),
             http_status=error.http_status,
             code=error.code,
             message=message,

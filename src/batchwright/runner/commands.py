@@ -104,6 +104,10 @@ def cancel(batch_id: str, command: Sequence[str] = ()) -> str:
     return shlex.join(["batchwright", "cancel", batch_id, *_service_words(command)])
 
 
+def pause(batch_id: str, command: Sequence[str] = ()) -> str:
+    return shlex.join(["batchwright", "pause", batch_id, *_service_words(command)])
+
+
 def watch(batch_id: str, command: Sequence[str] = ()) -> str:
     return shlex.join(["batchwright", "watch", batch_id, *_service_words(command)])
 

@@ -77,6 +77,15 @@ def left_open(driven: Driven, delivery: Delivery) -> RunOutcome:
 
 def _interrupted_texts(driven: Driven, delivery: Delivery) -> tuple[str, ...]:
     done = driven.status.total - driven.status.counts.open
+    if driven.status.live:
+        batch_id, command = driven.status.batch_id, delivery.command
+        return (
+            f"Interrupted here, but another worker (`serve`, `work`) goes on with {batch_id}: its rows are sent and paid "
+            f"for. {count_text(done)} of {plural(driven.status.total, 'row')} are done.",
+            f"This halts it: {commands.pause(batch_id, command)}",
+            f"This ends it: {commands.cancel(batch_id, command)}",
+            f"This watches it and writes its answers: {commands.going_on(batch_id, delivery)}",
+        )
     return (
         f"Interrupted. Nothing is lost: {count_text(done)} of {plural(driven.status.total, 'row')} are done.",
         f"This goes on: {commands.going_on(driven.status.batch_id, delivery)}",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import assert_never
 
 from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.batch_state import BatchState
 from batchwright.core.gate import GateRule
 from batchwright.core.identity import batch_identity
 from batchwright.core.object_urls import object_url
@@ -41,6 +42,7 @@ from batchwright.runner.unnamed import no_model_texts
 from batchwright.runner.unused import unused_texts
 
 PLAN_LOCK_LOOK_S = 0.2
+LIVE_LOOKS, LIVE_LOOK_S = 4, 0.1
 BATCH_ID_DIGITS = 24
 """24 hex digits are 96 bits: two batches never meet."""
 
@@ -116,10 +118,20 @@ async def _work(batch_id: str, task: _Task, seams: Seams) -> RunOutcome:
             return with_word_of_export(delivered, task.delivery)
         # Our own hold on it does not make it one that is worked on: asked once that is gone.
         task.lock.release()
-        live = (await seams.batches.status(batch_id)).live
+        live = await _is_gone_on_with(batch_id, seams)
         return left_open(replace(driven, status=replace(driven.status, live=live)), task.delivery)
     finally:
         task.lock.release()
+
+
+async def _is_gone_on_with(batch_id: str, seams: Seams) -> bool | None:
+    """Whether another worker has what ours gave back: an idle one takes it within LIVE_LOOKS. None: not known."""
+    for _ in range(LIVE_LOOKS):
+        status = await seams.batches.status(batch_id)
+        if status.live is not False or status.terminal or status.state is BatchState.PAUSED:
+            return status.live
+        await seams.clock.sleep(LIVE_LOOK_S)
+    return False
 
 
 class _Run:
