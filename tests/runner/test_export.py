@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gzip
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from batchwright.core.errors import UsageError
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import InputRow, Record
 from batchwright.ports.batches import BatchStatus
-from batchwright.runner.deliver import deliver
+from batchwright.runner.deliver import check_delivery, deliver
+from batchwright.runner.earlier_file import holds_anything_else
 from batchwright.runner.export import export, format_of
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.report import NOTHING_DONE
@@ -153,3 +155,72 @@ def test_the_suffix_chooses_unless_told(name: str, asked: str, form: OutputForma
 def test_a_form_that_is_not_written_is_refused(name: str, asked: str) -> None:
     with pytest.raises(UsageError):
         format_of(Delivery(output=Path(name), output_format=asked))
+
+
+# ---------------------------------------------------------------------------------- what is there already
+
+
+def delivered(delivery: Delivery, columns: tuple[str, ...] = ()) -> list[str]:
+    """Writes four rows; what was said."""
+    batches, status = ended(spec_of(csv_columns=columns))
+    display = KeptDisplay()
+    asyncio.run(export(status, delivery, seams_of(batches, display)))
+    return display.said
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "columns"),
+    [
+        ("out.jsonl", "", ()),
+        ("out.jsonl", "openai", ()),
+        ("out.jsonl.gz", "", ()),
+        ("out.csv", "", ()),
+        ("out.csv", "", ("id", "text")),
+        ("out.csv", "", ("id", "answer")),
+    ],
+)
+def test_every_form_of_answers_may_be_written_anew(
+    tmp_path: Path, name: str, form: str, columns: tuple[str, ...]
+) -> None:
+    failed = tmp_path / "failed.jsonl"
+    delivery = Delivery(output=tmp_path / name, output_format=form, failed_output=failed)
+    delivered(delivery, columns)
+    assert failed.stat().st_size
+    check_delivery(delivery, ())
+    assert delivered(delivery, columns) == [], "and of the same rows nothing is said"
+
+
+@pytest.mark.parametrize(
+    "content", [b"my notes\n", b'{"prompt": "hi"}\n', b"id,text\n1,x\n", b"\x00\xff", b'{"custom_id":"a"}\n']
+)
+def test_anything_else_is_replaced_only_by_force(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    typed = ("batchwright", "run", "rows.jsonl")
+    with pytest.raises(UsageError, match=r"holds something else, which would be lost.*--force"):
+        check_delivery(Delivery(output=path, command=typed), ())
+    with pytest.raises(UsageError, match="force=True"):
+        check_delivery(Delivery(output=path), ())
+    check_delivery(Delivery(output=path, command=typed, force=True), ())
+    assert path.read_bytes() == content
+
+
+def test_what_is_empty_or_not_there_is_free(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.touch()
+    squeezed = tmp_path / "empty.gz"
+    squeezed.write_bytes(gzip.compress(b""))
+    for path in (empty, squeezed, tmp_path / "none"):
+        assert not holds_anything_else(path, requests=False)
+    no_gzip = tmp_path / "plain.gz"
+    no_gzip.write_bytes(b"plain")
+    assert holds_anything_else(no_gzip, requests=False)
+
+
+def test_answers_of_another_number_of_rows_are_told_of(tmp_path: Path) -> None:
+    delivery = Delivery(output=tmp_path / "out.jsonl")
+    delivered(delivery)
+    assert delivery.output is not None
+    delivery.output.write_bytes(delivery.output.read_bytes() * 15)
+    (said,) = delivered(delivery)
+    assert said.startswith(f"{delivery.output} held 60 lines of other answers, and now holds the 4 rows of batch_00.")

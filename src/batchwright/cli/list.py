@@ -40,9 +40,9 @@ TOLD_IDLE = 5
 def list_command(limit: int, source: str | None, as_json: bool, **given: Any) -> None:
     """List batches, newest first.
 
-    CLOSED are rows that a cancel, a deadline or the gate ended. A state with (idle): nobody works on that batch now. In a pipe: tab-separated lines without headings, and at the
-    end `yes` or `no` for whether somebody does (nothing where it has ended or that is not known), and whose batch it
-    is.
+    CLOSED are rows that a cancel, a deadline or the gate ended. A state with (idle): nobody works on that batch now.
+    In a pipe: tab-separated lines without headings, and at the end `yes` or `no` for whether somebody does (nothing
+    where it has ended or that is not known), and whose batch it is.
 
     \b
     Examples:

@@ -235,6 +235,7 @@ def _format_options(failed_help: str) -> tuple[Callable[[F], F], ...]:
             help="Shape of the answers. [default: csv for a .csv file, else infrai]",
         ),
         click.option("--failed", metavar="FILE", help=f"{failed_help}. [default: none]"),
+        click.option("--force", is_flag=True, help="Replace a file too that holds something else. [default: refuse]"),
     )
 
 
@@ -430,6 +431,7 @@ def delivery_of(given: Mapping[str, Any], *, writes: bool) -> Delivery:
         failed_output=failed,
         strict=given["strict"],
         nothing=not writes and given["output"] is None,
+        force=given["force"],
         command=typed_command(),
     )
     check_delivery(delivery, ())

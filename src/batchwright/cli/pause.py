@@ -22,8 +22,8 @@ from batchwright.cli.exits import say
 def pause_command(batch: str, reason: str, **given: Any) -> None:
     """Pause a batch; what is out ends, and `resume` goes on.
 
-    Whoever works on it (a run, `work`, `serve`) sends nothing more of it; rows in flight may finish, since they are paid
-    for. Harmless when said twice. ID is @last unless given.
+    Whoever works on it (a run, `work`, `serve`) sends nothing more of it; rows in flight may finish, since they are
+    paid for. Harmless when said twice. ID is @last unless given.
 
     \b
     Examples:

@@ -118,6 +118,7 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
             output_format=given.get("output_format") or "",
             failed_output=failed,
             strict=given.get("strict", False),
+            force=given.get("force", False),
             command=typed_command(),
         ),
         objects=_open_objects(settings, source),

@@ -41,8 +41,8 @@ _TAKEN_HERE = {
     FailureKind.INVALID_ROW: FailureKind.INVALID_REQUEST,
     FailureKind.UNROUTABLE: FailureKind.MODEL_NOT_FOUND,
 }
-"""What the service refused when it read the row. Here the row was read well, and may be sent again: it is as if a vendor
-had refused it."""
+"""What the service refused when it read the row. Here the row was read well, and may be sent again: it is as if a
+vendor had refused it."""
 
 
 def answer_of(item: RowResult, endpoint: str, read: ReadAnswer) -> Answer:

@@ -52,6 +52,7 @@ class Options(TypedDict, total=False):
     mixed_endpoints: bool
     skip_invalid: bool
     fresh: bool
+    force: bool
     strict: bool
     concurrency: int
     rpm: int
@@ -85,7 +86,17 @@ _OF_THE_RUN = {
     "metadata",
 }
 """What `Settings.to_request` takes; what is left are settings."""
-_OURS = {"service", "service_key_env", "output", "output_format", "failed", "strict", "simulate", "raise_on_failure"}
+_OURS = {
+    "service",
+    "service_key_env",
+    "output",
+    "output_format",
+    "failed",
+    "force",
+    "strict",
+    "simulate",
+    "raise_on_failure",
+}
 
 
 def run(source: str | Path | Iterable[object], **options: Unpack[Options]) -> Results:
@@ -123,6 +134,7 @@ async def run_async(source: str | Path | Iterable[object], **options: Unpack[Opt
             failed_output=failed,
             strict=bool(given.get("strict")),
             nothing=output is None and failed is None,
+            force=bool(given.get("force")),
         ),
         **{name: value for name, value in given.items() if name in _OF_THE_RUN},
     )

@@ -13,6 +13,7 @@ from batchwright.core.object_urls import ObjectURL
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
 from batchwright.runner.destination_file import descriptor_of
+from batchwright.runner.earlier_file import holds_anything_else
 from batchwright.runner.export import export, format_of
 from batchwright.runner.gather import Gathered
 from batchwright.runner.interrupts import Interrupted
@@ -105,6 +106,16 @@ def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) ->
         _check_place(flag, path)
         if isinstance(source, str | Path) and is_input(path, source):
             raise UsageError(f"{flag} {path} is the input itself; it would be overwritten. Give another name")
+        if (
+            not delivery.force
+            and descriptor_of(path) is None
+            and holds_anything_else(path, requests=flag == "--failed")
+        ):
+            force = "--force" if delivery.command else "force=True"
+            raise UsageError(
+                f"{flag} {path} is there and holds something else, which would be lost. Give another name, "
+                f"or {force} to replace it"
+            )
     if delivery.failed_output is not None and delivery.failed_output.suffix.lower() == ".csv":
         raise UsageError(
             f"--failed {delivery.failed_output}: rows are written as JSONL, ready to be run; name it .jsonl"

@@ -17,6 +17,8 @@ from batchwright.core.object_urls import ObjectURL
 from batchwright.core.rows import RowView
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.destination_file import NoReaderYet, ObjectSink, Sink, open_sink
+from batchwright.runner.earlier_file import EarlierFile, look
+from batchwright.runner.figures import plural
 from batchwright.runner.gather import Gathered
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.report import Written
@@ -59,6 +61,7 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
     failed_rows = 0
     header, line = line_writer(format_of(delivery), status.batch_id, status.spec)
     texts_of = _texts_of(delivery, status)
+    earlier = await asyncio.to_thread(look, delivery.output) if isinstance(delivery.output, Path) else None
     with ExitStack() as opened:
         out = await _open(delivery.output, opened, seams)
         failed = await _open(delivery.failed_output, opened, seams) if delivery.failed_output is not None else None
@@ -74,8 +77,21 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
                 failed.write(b"".join(requests))
             seams.display.writing(gathered.rows, status.total)
         await asyncio.to_thread(_commit, [out] if failed is None else [out, failed])
+    if earlier is not None and (text := _replaced_text(earlier, delivery, (gathered.rows, status.batch_id))):
+        seams.display.say(text)
     return gathered, Written(
         output=delivery.output, rows=gathered.rows, failed_output=delivery.failed_output, failed_rows=failed_rows
+    )
+
+
+def _replaced_text(earlier: EarlierFile, delivery: Delivery, what: tuple[int, str]) -> str:
+    """`what` was written: (rows, of this batch). Empty: as far as the number of rows tells it was the same batch's."""
+    rows, batch_id = what
+    if earlier.is_table or earlier.lines == rows:
+        return ""
+    return (
+        f"{delivery.output} held {plural(earlier.lines, 'line')} of other answers, and now holds the "
+        f"{plural(rows, 'row')} of {batch_id}. Those are kept as long as their batch is: `batchwright list` shows it, `export` writes them."
     )
 
 

@@ -80,8 +80,8 @@ def _interrupted_texts(driven: Driven, delivery: Delivery) -> tuple[str, ...]:
     if driven.status.live:
         batch_id, command = driven.status.batch_id, delivery.command
         return (
-            f"Interrupted here, but another worker (`serve`, `work`) goes on with {batch_id}: its rows are sent and paid "
-            f"for. {count_text(done)} of {plural(driven.status.total, 'row')} are done.",
+            f"Interrupted here, but another worker (`serve`, `work`) goes on with {batch_id}: its rows are sent and "
+            f"paid for. {count_text(done)} of {plural(driven.status.total, 'row')} are done.",
             f"This halts it: {commands.pause(batch_id, command)}",
             f"This ends it: {commands.cancel(batch_id, command)}",
             f"This watches it and writes its answers: {commands.going_on(batch_id, delivery)}",

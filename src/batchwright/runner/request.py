@@ -40,6 +40,8 @@ class Delivery:
     """Flagged rows (truncated, refused, filtered, empty) count as failed for the exit code."""
     nothing: bool = False
     """Write no rows at all (`watch`, and the library, which reads them from the store)."""
+    force: bool = False
+    """Also over a file that holds anything else than answers."""
     command: tuple[str, ...] = ()
     """The command as it was typed, for 'go on with: ...'; empty for the library."""
 
