@@ -303,3 +303,23 @@ def test_the_second_interrupt_cancels_at_a_service_of_our_own(tmp_path: Path) ->
         [batch] = service.get("/v1/ai/batch/list").json()["data"]["items"]
         assert batch["state"] in ("cancelling", "cancelled")
         vendor.release()
+
+
+def test_a_service_on_the_same_state_folder_counts_once_and_shows_the_run(tmp_path: Path) -> None:
+    """Two terminals of one machine: the chunks are the run's, and no batches that a person knows."""
+    with ScriptedVendor() as vendor, serving(tmp_path / "service", vendor) as service:
+        state = str(service.settings.state_dir)
+        machine = CommandLine(tmp_path / "machine", BATCHWRIGHT_SERVICE_KEY=service.key, BATCHWRIGHT_HOME=state)
+        machine.write("in.jsonl", rows(30))
+        ended = machine("run", "in.jsonl", "-o", "out.jsonl", "--service", service.base_url)
+        assert ended.code == 0, ended.err
+        listed = [line.split("\t") for line in machine("list").out.splitlines()]
+        (run,) = listed
+        with_chunks = [line.split("\t")[0] for line in machine("list", "--chunks").out.splitlines()]
+        assert len(with_chunks) > 1
+        assert run[0] in with_chunks
+        assert machine("status", "@last").out.splitlines()[0].split()[-1] == run[0]
+        (chunk, *_) = [batch_id for batch_id in with_chunks if batch_id != run[0]]
+        assert machine("status", chunk).code == 0, "asked for by its id it is shown"
+        answers = [int(line.split("\t")[3]) for line in machine("usage").out.splitlines()]
+        assert sum(answers) == 30, "each answer once, under the vendor that gave it"

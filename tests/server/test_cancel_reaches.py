@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from batchwright.assemble.batches import open_batches
-from batchwright.assemble.machine import store_place
+from batchwright.assemble.home import store_place
 from batchwright.core.row_map import RESERVED
 from batchwright.engine import worker
 from batchwright.store.open import open_store

@@ -9,7 +9,7 @@ from threading import Barrier
 
 import httpx
 
-from batchwright.assemble.machine import store_place
+from batchwright.assemble.home import store_place
 from batchwright.core.batch_spec import BatchSpec, Destination
 from batchwright.core.records import InputRow, SegmentInput
 from batchwright.core.worker_id import WorkerId

@@ -14,7 +14,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from batchwright.assemble.machine import STORE_FILE
+from batchwright.assemble.home import STORE_FILE
 from batchwright.core.errors import NoSuchFile
 from batchwright.core.tenants import Scope
 from batchwright.ports.store import Store

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from batchwright.assemble.machine import STORE_FILE
+from batchwright.assemble.home import STORE_FILE
 from batchwright.store.open import open_store
 from batchwright.store.schema import blob
 from batchwright.store.sqlite import SqliteConnections

@@ -16,7 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from batchwright.assemble.machine import open_machine, store_place
+from batchwright.assemble.home import store_place
+from batchwright.assemble.machine import open_machine
 from batchwright.server.service import Ceilings
 from batchwright.store.open import open_store
 from support.raw_asking import ask_raw, connection, head

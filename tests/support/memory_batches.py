@@ -163,6 +163,7 @@ class MemoryBatches:
         limit: int = 50,
         created_after_ms: int = 0,
         created_before_ms: int = 0,
+        chunks: bool = True,
     ) -> list[BatchStatus]:
         assert not created_after_ms, "every batch here was created at 1 ms"
         assert not created_before_ms

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from batchwright.assemble.machine import STORE_FILE, open_machine
+from batchwright.assemble.home import STORE_FILE
+from batchwright.assemble.machine import open_machine
 from batchwright.assemble.seams import seams_here, seams_there
 from batchwright.core.errors import UsageError
 from batchwright.core.rows import SourceRow

@@ -15,8 +15,8 @@ from typing import TypeVar, assert_never
 
 import msgspec
 
+from batchwright.assemble.home import STORE_FILE
 from batchwright.assemble.local import local_problem_of
-from batchwright.assemble.machine import STORE_FILE
 from batchwright.assemble.prices import Prices
 from batchwright.assemble.reloading import check_key_file
 from batchwright.assemble.vendors import open_vendors

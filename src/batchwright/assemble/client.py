@@ -13,7 +13,7 @@ from pathlib import Path
 from batchwright.client.asking import MAX_RETRIES, Asker
 from batchwright.client.batches import ServiceBatches
 from batchwright.client.chunk_journal import ChunkJournal, TakeLock
-from batchwright.client.service_vendor import ServiceVendor
+from batchwright.client.service_vendor import Home, ServiceVendor
 from batchwright.core.batch_spec import Destination, place_digest
 from batchwright.core.errors import UsageError, VendorUnavailable
 from batchwright.core.service_keys import KEY_VARIABLES
@@ -77,6 +77,7 @@ class ServiceSeat:
     """Of chunks that are at a service."""
     take_lock: TakeLock
     report: Callable[[str], None]
+    home: Home
 
 
 async def open_service_vendor(destination: Destination, http: HttpClient, key: str, seat: ServiceSeat) -> Vendor:
@@ -92,7 +93,7 @@ async def open_service_vendor(destination: Destination, http: HttpClient, key: s
         return classify(HttpReply(status, b"", body), profile, endpoint=endpoint, now_ms=clock.now_ms())
 
     journal = ChunkJournal(seat.folder / place_digest(destination), owner=chance.hex_id(16), take_lock=seat.take_lock)
-    vendor = ServiceVendor(asker, journal, read=read, report=seat.report)
+    vendor = ServiceVendor(asker, journal, read=read, report=seat.report, home=seat.home)
     await vendor.open()
     return vendor
 

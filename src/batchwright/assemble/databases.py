@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from batchwright.assemble.machine import STORE_FILE, open_machine, store_place
+from batchwright.assemble.home import STORE_FILE, store_place
+from batchwright.assemble.machine import open_machine
 from batchwright.core.errors import UsageError
 from batchwright.settings import Settings
 from batchwright.store.backup import back_up

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
+from batchwright.assemble.home import store_mark, store_place
 from batchwright.assemble.prices import Prices, may_state_cost_of
 from batchwright.core.errors import ObjectsAway
 from batchwright.core.worker_id import WorkerId
@@ -23,7 +23,6 @@ from batchwright.settings import Settings
 from batchwright.store.file_locks import FileLocks
 from batchwright.store.open import open_store
 
-STORE_FILE = "batchwright.sqlite"
 MS = 1000
 THREADS = 2
 
@@ -78,6 +77,7 @@ async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIt
         may_state_cost=may_state_cost_of,
         day_of=utc_day,
         hold=hold,
+        mark=store_mark(settings),
     )
     try:
         await writer.do(lambda: set_clock(clock, store))
@@ -108,11 +108,6 @@ def _open_store(settings: Settings, chance: SystemChance) -> Store:
     from batchwright.assemble.objects import outlying  # only where one is named
 
     return open_store(store_place(settings), outlying(settings, chance))
-
-
-def store_place(settings: Settings) -> Path | str:
-    """As `open_store` takes it."""
-    return settings.database or settings.state_dir / STORE_FILE
 
 
 def _host(settings: Settings, locks: FileLocks, chance: SystemChance) -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from batchwright.assemble.home import has_batch, store_mark
 from batchwright.core.batch_spec import Destination
 from batchwright.fabric.system import SystemClock
 from batchwright.http.open import open_http_client
@@ -37,12 +38,14 @@ async def open_vendors(settings: Settings, clock: SystemClock, *, say: Say) -> A
 
     async def open_service(destination: Destination, http: HttpClient, key: str) -> Vendor:
         from batchwright.assemble.client import ServiceSeat, open_service_vendor  # only where one is used
+        from batchwright.client.service_vendor import Home
 
         locks = FileLocks(settings.state_dir)
         seat = ServiceSeat(
             folder=settings.state_dir / SERVICE_FOLDER,
             take_lock=lambda name: locks.take(name, holder=f"process {os.getpid()}"),
             report=say,
+            home=Home(mark=store_mark(settings), has=lambda batch_id: has_batch(settings, batch_id)),
         )
         return await open_service_vendor(destination, http, key, seat)
 

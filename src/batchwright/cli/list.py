@@ -35,9 +35,14 @@ TOLD_IDLE = 5
 @click.command(name="list")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, help="Batches, at most. [default: 20]")
 @click.option("--source", metavar="FILE", help="Only batches of this input file. [default: all]")
+@click.option(
+    "--chunks",
+    is_flag=True,
+    help="Also what runs of this machine have sent to a service on it. [default: only the runs]",
+)
 @options.there_options
 @options.json_option("One JSON object a line.")
-def list_command(limit: int, source: str | None, as_json: bool, **given: Any) -> None:
+def list_command(limit: int, source: str | None, chunks: bool, as_json: bool, **given: Any) -> None:
     """List batches, newest first.
 
     CLOSED are rows that a cancel, a deadline or the gate ended. A state with (idle): nobody works on that batch now.
@@ -60,7 +65,7 @@ def list_command(limit: int, source: str | None, as_json: bool, **given: Any) ->
 
     settings = options.load_settings(given)
     path = str(object_url(source) or Path(source).resolve()) if source else ""
-    found = with_batches(settings, lambda batches: batches.find(source=path, limit=limit))
+    found = with_batches(settings, lambda batches: batches.find(source=path, limit=limit, chunks=chunks))
     if as_json:
         for status in found:
             screen.print_json(status_json(status, typed_command()))

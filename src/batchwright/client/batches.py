@@ -95,8 +95,10 @@ class ServiceBatches:
         limit: int = 50,
         created_after_ms: int = 0,
         created_before_ms: int = 0,
+        chunks: bool = True,
     ) -> list[BatchStatus]:
-        """Raises UsageError for `identity` and `source`: the service does not know the files of this machine."""
+        """Which of its batches are chunks of whose run the service does not know: it tells of all. Raises UsageError
+        for `identity` and `source`: the service does not know the files of this machine."""
         if identity or source:
             raise UsageError("a service does not know which file a batch came from; leave the file out")
         return await self._many(limit, before, (created_after_ms, created_before_ms))

@@ -95,9 +95,12 @@ def item(endpoint: str, body: bytes, custom_id: str | None = None) -> bytes:
     return b'{%b"method":"POST","url":%b,"body":%b}' % (label, _json(f"/v1{endpoint}"), body)
 
 
-def array_body(items: Sequence[bytes], idempotency_key: str) -> bytes:
+def array_body(items: Sequence[bytes], idempotency_key: str, *, metadata: Mapping[str, str] | None = None) -> bytes:
     """A submit's body of such items."""
-    return b'{"requests":[%b],%b' % (b",".join(items), _json({"idempotency_key": idempotency_key})[1:])
+    more: dict[str, object] = {"idempotency_key": idempotency_key}
+    if metadata:
+        more["metadata"] = dict(metadata)
+    return b'{"requests":[%b],%b' % (b",".join(items), _json(more)[1:])
 
 
 def submit_again(body: bytes, idempotency_key: str) -> Call[SubmittedBatch]:

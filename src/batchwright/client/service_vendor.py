@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import blake2b
 
 from batchwright.client import calls
@@ -37,6 +38,7 @@ from batchwright.client.errors import (
 )
 from batchwright.client.row_answers import ReadAnswer, answer_of, closed, missing
 from batchwright.client.values import RowResult
+from batchwright.core.batch_spec import CHUNK_OF
 from batchwright.core.failures import FailureKind
 from batchwright.ports.vendor import Answer, CallListener
 
@@ -50,6 +52,15 @@ DROPPED_AFTER_S = 60.0
 """Answers are in the store well within: a checkpoint takes a fraction of a second."""
 CLOSING_S = 5.0
 """For the cancels of an end at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """The store that the rows are in."""
+
+    mark: str
+    has: Callable[[str], bool]
+    """Whether a batch of this id is in it. Reads the store: called in a thread."""
 
 
 class RefusedCall:
@@ -79,8 +90,13 @@ class ServiceVendor:
     def waiting(self) -> str:
         return next((chunk.waiting for chunk in self._tasks if chunk.waiting), "")
 
-    def __init__(self, asker: Asker, journal: ChunkJournal, *, read: ReadAnswer, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, asker: Asker, journal: ChunkJournal, *, read: ReadAnswer, report: Callable[[str], None], home: Home
+    ) -> None:
         self._journal = journal
+        self._home = home
+        self._is_home: bool | None = None
+        """Whether the service's batches are in the store that this run is in. None: it has named none yet."""
         self._carrier = Carrier(asker, report=report)
         self._clock, self._chance = asker.clock, asker.chance
         self._read = read
@@ -170,7 +186,8 @@ class ServiceVendor:
 
     def _chunk(self, rows: list[Row]) -> Chunk:
         key = self._chance.hex_id(32)
-        body = calls.array_body([calls.item(row.endpoint, row.body) for row in rows], key)
+        items = [calls.item(row.endpoint, row.body) for row in rows]
+        body = calls.array_body(items, key, metadata={CHUNK_OF: self._home.mark})
         chunk = Chunk(key=key, body=body, rows=list(rows), digests=[row.digest for row in rows])
         for row in rows:
             self._homes[row] = chunk
@@ -208,6 +225,8 @@ class ServiceVendor:
             await self._carrier.submit(chunk)
             self._size.answered(len(chunk.rows), self._clock.now_s() - begun_s)
             await asyncio.to_thread(self._journal.name, chunk.key, chunk.batch_id)
+        if self._is_home is None:
+            self._is_home = await asyncio.to_thread(self._home.has, chunk.batch_id)
         ended = await self._carrier.wait(chunk)
         seen: set[int] = set()
 
@@ -232,7 +251,9 @@ class ServiceVendor:
 
     def _answer(self, row: Row, item: RowResult) -> None:
         self._homes.pop(row, None)
-        row.answer(answer_of(item, row.endpoint, self._read))
+        answer = answer_of(item, row.endpoint, self._read)
+        answer.is_counted = bool(self._is_home)
+        row.answer(answer)
 
     def _end(self, chunk: Chunk, answer: Callable[[], Answer]) -> None:
         """For rows that have none yet. Of a left-over chunk they are sent anew."""

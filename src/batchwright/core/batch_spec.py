@@ -11,6 +11,10 @@ import msgspec
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.gate import GateRule
 
+CHUNK_OF = "batchwright_chunk_of"
+"""In the metadata of a batch that a run has sent to a service, as a chunk of its rows: the mark of the store that has
+the run. Where that is this very store the run is the batch that people know."""
+
 
 class LaneKey(NamedTuple):
     """What shares a rate limit: a vendor, an account there (the name of the key's variable) and a model."""

@@ -339,7 +339,8 @@ def _count_usage(segment: OpenSegment, key: UsageKey, answer: Answer, money: Mon
     """Adds an answer's tokens and money to the segment's usage, and its tokens to the segment's tally."""
     if answer.kind is not None and money == (0, 0, 0) and answer.prompt_tokens == UNKNOWN:
         return
-    total = segment.usage.get(key)
+    # Counted for the batch all the same, and not a second time for the days and the keys.
+    total = segment.usage.get(key) if not answer.is_counted else UsageSum()
     if total is None:
         total = segment.usage[key] = UsageSum()
     total.answers += 1

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from copy import copy
 
 from batchwright.core import row_map
-from batchwright.core.batch_spec import LaneKey
+from batchwright.core.batch_spec import CHUNK_OF, LaneKey
 from batchwright.core.batch_state import BatchState, Pause, PauseCause, derive
 from batchwright.core.errors import InUse, KeyReused, NoSuchBatch, UsageError, WrongState
 from batchwright.core.failures import FailureKind
@@ -29,6 +29,8 @@ from batchwright.ports.store import BatchRow, IdempotentBatch, NewBatch, Store
 FIRST_SUBMIT_WAIT_S = 10.0
 """So long a second submit with an idempotency key waits for the first to be durable."""
 LOOK_AGAIN_S = 0.05
+PAGE_MIN = 50
+"""Batches looked at at once where some are passed over."""
 
 
 class StoreBatches:
@@ -50,12 +52,16 @@ class StoreBatches:
         claimable: Callable[[], None] = lambda: None,
         flagged: Callable[[], None] = lambda: None,
         hold: Callable[[str], Callable[[], None]] = lambda batch_id: lambda: None,
+        mark: str = "",
     ) -> None:
         """`claimable` is told when this process made segments claimable, `flagged` when it cancelled or paused a batch:
         its own commits wake no worker of its own.
 
         `hold` takes the lock of a batch whose rows arrive and gives what releases it: what no lock is held for is
-        removed by every sweeper."""
+        removed by every sweeper.
+
+        `mark`: of the store, as chunks of its runs bear it (`CHUNK_OF`)."""
+        self._mark = mark
         self.claimable = claimable
         self.flagged = flagged
         self._hold = hold
@@ -195,7 +201,7 @@ class StoreBatches:
     async def resolve(self, text: str) -> str:
         account = self._sees
         if text == "@last":
-            newest = await self._reader.do(lambda: self._store.find_batches(account=account, limit=1))
+            newest = await self.find(limit=1, chunks=False)
             if not newest:
                 raise NoSuchBatch("@last names the newest batch, and there is none here yet")
             return newest[0].batch_id
@@ -221,22 +227,34 @@ class StoreBatches:
         limit: int = 50,
         created_after_ms: int = 0,
         created_before_ms: int = 0,
+        chunks: bool = True,
     ) -> list[BatchStatus]:
-        account = self._sees
-
-        def read() -> list[BatchStatus]:
-            found = self._store.find_batches(
+        def page(before: str) -> list[BatchRow]:
+            return self._store.find_batches(
                 identity=identity,
                 source=source,
-                account=account,
+                account=self._sees,
                 before=before,
-                limit=limit,
+                limit=limit if chunks else max(limit, PAGE_MIN),
                 created_after_ms=created_after_ms,
                 created_before_ms=created_before_ms,
             )
+
+        def read() -> list[BatchStatus]:
+            found = page(before) if chunks else self._without_chunks(page, before, limit)
             return [self._status(batch) for batch in found]
 
         return await self._reader.do(read)
+
+    def _without_chunks(self, page: Callable[[str], list[BatchRow]], before: str, limit: int) -> list[BatchRow]:
+        """As many as there are, `limit` at most. In a thread."""
+        kept: list[BatchRow] = []
+        while batches := page(before):
+            kept += [batch for batch in batches if batch.spec.metadata.get(CHUNK_OF) != self._mark]
+            if len(kept) >= limit:
+                break
+            before = batches[-1].batch_id
+        return kept[:limit]
 
     async def rows(
         self,

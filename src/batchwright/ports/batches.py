@@ -170,9 +170,11 @@ class Batches(Protocol):
         limit: int = 50,
         created_after_ms: int = 0,
         created_before_ms: int = 0,
+        chunks: bool = True,
     ) -> list[BatchStatus]:
-        """Newest first. `before`: only batches older than this one. `created_after_ms`: at that moment or later,
-        `created_before_ms`: earlier than it; 0: whenever."""
+        """Newest first. `chunks` False: without those that a run of this very store has sent to a service that works
+        on it (`core.batch_spec.CHUNK_OF`), which `@last` passes over too. `before`: only batches older than this one.
+        `created_after_ms`: at that moment or later, `created_before_ms`: earlier than it; 0: whenever."""
 
     def rows(
         self,

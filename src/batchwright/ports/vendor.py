@@ -47,6 +47,8 @@ class Answer(msgspec.Struct, gc=False):
     final: bool = False
     """Of a failure: whoever answers has used up the attempts there are, and the row ends so. (A batch service has
     tried it several times before it says that it failed.)"""
+    is_counted: bool = False
+    """Its usage stands in this very store already, under the vendor that answered (a service that works there)."""
 
 
 class VendorCall(Protocol):

@@ -21,7 +21,7 @@ class EndedBatches:
     async def texts(self) -> list[str]:
         """A text for each that has ended since the last look, the oldest first."""
         texts = []
-        for batch in reversed(await self._batches.find(limit=LOOKED_AT)):
+        for batch in reversed(await self._batches.find(limit=LOOKED_AT, chunks=False)):
             if not batch.terminal:
                 self._open.add(batch.batch_id)
             elif batch.batch_id in self._open:

@@ -91,7 +91,8 @@ def _replaced_text(earlier: EarlierFile, delivery: Delivery, what: tuple[int, st
         return ""
     return (
         f"{delivery.output} held {plural(earlier.lines, 'line')} of other answers, and now holds the "
-        f"{plural(rows, 'row')} of {batch_id}. Those are kept as long as their batch is: `batchwright list` shows it, `export` writes them."
+        f"{plural(rows, 'row')} of {batch_id}. Those are kept as long as their batch is: `batchwright list` shows it, "
+        "`export` writes them."
     )
 
 
