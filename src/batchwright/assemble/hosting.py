@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 
-from batchwright.assemble.machine import Machine, open_machine, store_place
+from batchwright.assemble.home import store_place
+from batchwright.assemble.machine import Machine, open_machine
 from batchwright.assemble.sweeping import swept
 from batchwright.assemble.tracing import tracing
 from batchwright.assemble.vendors import open_vendors
