@@ -105,7 +105,7 @@ def test_at_a_service_a_pause_has_its_cause_and_a_cap_what_is_taken_of_it(beside
 
     watched = command("watch", batch_id, *there)
     assert watched.code == 5
-    assert "Paused (budget): the cap of $0.02 leaves less" in watched.err
+    assert "Paused (budget): the cap of $0.02 leaves $0." in watched.err
     assert watched.err.rstrip().endswith(f"With a higher cap it goes on: {resume}")
     status = json.loads(command("status", batch_id, "--json", *there).out)
     assert status["goes_on_with"] == resume
