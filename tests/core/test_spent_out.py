@@ -40,16 +40,20 @@ def test_a_key_whose_budget_was_lifted() -> None:
 
 def test_a_cap_names_all_that_it_counts() -> None:
     kept = reason_kept(usd("0.0000273"))
-    said = cap_reason(kept, cap_picousd=usd("0.01"), spent_picousd=usd("0.0096"), aside_picousd=usd("0.00038"))
+    said = cap_reason(
+        kept, cap_picousd=usd("0.01"), spent_picousd=usd("0.0096"), aside_picousd=usd("0.00038"), held_picousd=0
+    )
     assert said == (
         "the cap of $0.01 leaves $0.00002, less than the next row may cost ($0.0000273): $0.0096 is spent and $0.00038 "
         "set aside for what may have been paid beside that (possible double payments, costs not known); a higher "
         "--max-cost goes on"
     )
-    assert "set aside" not in cap_reason(kept, cap_picousd=usd("0.01"), spent_picousd=usd("0.01"), aside_picousd=0)
+    assert "set aside" not in cap_reason(
+        kept, cap_picousd=usd("0.01"), spent_picousd=usd("0.01"), aside_picousd=0, held_picousd=0
+    )
 
 
 def test_other_words_stand_as_they_are() -> None:
     for words in ("why", "1 reason", "the cap of $5 is reached", "1e5"):
         assert key_reason(words, "key_1", budget_picousd=5, spent_picousd=5) == words
-        assert cap_reason(words, cap_picousd=5, spent_picousd=5, aside_picousd=0) == words
+        assert cap_reason(words, cap_picousd=5, spent_picousd=5, aside_picousd=0, held_picousd=0) == words

@@ -36,15 +36,18 @@ def key_reason(kept: str, key_id: str, *, budget_picousd: int, spent_picousd: in
     return f"{left} by now: resume goes on"
 
 
-def cap_reason(kept: str, *, cap_picousd: int, spent_picousd: int, aside_picousd: int) -> str:
-    """`aside_picousd`: what the cap counts beside the known cost. Other words than an amount stand as they are."""
+def cap_reason(kept: str, *, cap_picousd: int, spent_picousd: int, aside_picousd: int, held_picousd: int) -> str:
+    """`aside_picousd`: possible cost; `held_picousd`: drawn for rows that are out. Other words than an amount stay."""
     next_picousd = _next(kept)
     if next_picousd is None:
         return kept
     counted = f"${usd_text(spent_picousd)} is spent"
     if aside_picousd > 0:
         counted += f" and {aside_text('$' + usd_text(aside_picousd))}"
-    left = f"the cap of ${usd_text(cap_picousd)} leaves ${usd_text(cap_picousd - spent_picousd - aside_picousd)}"
+    if held_picousd > 0:
+        counted += f" and ${usd_text(held_picousd)} held for rows that are out"
+    left_picousd = cap_picousd - spent_picousd - aside_picousd - held_picousd
+    left = f"the cap of ${usd_text(cap_picousd)} leaves ${usd_text(left_picousd)}"
     next_row = f"less than the next row may cost (${usd_text(next_picousd)})"
     return f"{left}, {next_row}: {counted}; a higher --max-cost goes on"
 

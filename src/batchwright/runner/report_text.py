@@ -192,7 +192,7 @@ def _money_lines(report: Report) -> list[str]:
             "the row over"
         )
     cap = report.status.spec.max_cost_picousd
-    aside_picousd = report.status.budget_taken_picousd - tally.cost_picousd - tally.orphan_picousd
+    aside_picousd = tally.possible_picousd
     if cap >= 0 and aside_picousd > 0:
         known = f"{money_text(tally.cost_picousd)} spent and {aside_text(money_text(aside_picousd))}"
         lines.append(f"of the cap of {money_text(cap)}: {known}")

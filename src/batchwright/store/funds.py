@@ -75,9 +75,13 @@ def _in_words(connection: Connection, row: StoredRow, what: tuple[Pause, Tally])
             return fact
         reason = key_reason(fact.reason, key.key_id, budget_picousd=key.budget_picousd, spent_picousd=key.spent_picousd)
     elif fact.cause is PauseCause.BUDGET:
-        aside_picousd = tally.possible_picousd + tally.orphan_picousd + tally.allowance_picousd
+        aside_picousd = tally.possible_picousd + tally.orphan_picousd
         reason = cap_reason(
-            fact.reason, cap_picousd=row.cap_picousd, spent_picousd=tally.cost_picousd, aside_picousd=aside_picousd
+            fact.reason,
+            cap_picousd=row.cap_picousd,
+            spent_picousd=tally.cost_picousd,
+            aside_picousd=aside_picousd,
+            held_picousd=tally.allowance_picousd,
         )
     else:
         return fact
