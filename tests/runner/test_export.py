@@ -218,9 +218,9 @@ def test_what_is_empty_or_not_there_is_free(tmp_path: Path) -> None:
 
 
 def test_answers_of_another_number_of_rows_are_told_of(tmp_path: Path) -> None:
-    delivery = Delivery(output=tmp_path / "out.jsonl")
+    path = tmp_path / "out.jsonl"
+    delivery = Delivery(output=path)
     delivered(delivery)
-    assert delivery.output is not None
-    delivery.output.write_bytes(delivery.output.read_bytes() * 15)
+    path.write_bytes(path.read_bytes() * 15)
     (said,) = delivered(delivery)
-    assert said.startswith(f"{delivery.output} held 60 lines of other answers, and now holds the 4 rows of batch_00.")
+    assert said.startswith(f"{path} held 60 lines of other answers, and now holds the 4 rows of batch_00.")
