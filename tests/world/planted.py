@@ -141,7 +141,8 @@ PLANTED = (
     Planted(send_a_settled_row_again, frozenset({Law.NOT_TWICE, Law.MOVES}), range(10), (1, 2, 3)),
     Planted(
         add_cost_twice_after_a_lost_reply,
-        frozenset({Law.COST, Law.TALLIES, Law.USAGE, Law.ATTEMPTS, Law.ORPHANS}),
+        # What the lost try had claimed is held by a worker that does not know of it.
+        frozenset({Law.COST, Law.TALLIES, Law.USAGE, Law.ATTEMPTS, Law.ORPHANS, Law.ENDS}),
         range(30),
         (27, 5, 8),
     ),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import socket
-from contextlib import closing
 from pathlib import Path
 
 from batchwright.core.errors import BatchwrightError
 from batchwright.settings import Settings
-from batchwright.store.open import open_store
+from batchwright.store.open import holds_batch
 
 STORE_FILE = "batchwright.sqlite"
 
@@ -29,7 +28,6 @@ def store_mark(settings: Settings) -> str:
 def has_batch(settings: Settings, batch_id: str) -> bool:
     """Reads the store on a connection of its own; blocks."""
     try:
-        with closing(open_store(store_place(settings))) as store:
-            return bool(store.find_batches(prefix=batch_id, limit=1))
+        return holds_batch(store_place(settings), batch_id)
     except BatchwrightError:
         return False  # it cannot be asked now: usage counted twice is better than usage that nobody counts

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from batchwright.core.errors import StoreError
 from batchwright.ports.blobs import Objects
 from batchwright.ports.store import Store
-from batchwright.store import dialect, facts
+from batchwright.store import batches, dialect, facts
 from batchwright.store.bodies import Bodies
 from batchwright.store.connections import Connections
 from batchwright.store.sql_store import SqlStore
@@ -96,6 +96,15 @@ def _settle_place(connection: Connection, *, url: str, state: str) -> str:
         facts.put(connection, BLOBS, url)
         facts.put(connection, STATE, state)
     return known or state
+
+
+def holds_batch(place: Path | str, batch_id: str) -> bool:
+    """Whether a batch of that id is there, wherever its bodies lie. Raises StoreError."""
+    connections = connect(place)
+    try:
+        return is_present(connections) and connections.look(partial(batches.find, batch_id=batch_id)) is not None
+    finally:
+        connections.close()
 
 
 def upgrade_store(place: Path | str) -> bool:
