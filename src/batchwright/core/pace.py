@@ -64,7 +64,7 @@ class Pace:
         """0.0: both limits have room, and it is taken. Else the longer wait of the two, and nothing is taken."""
         if now_s >= self._share_until_s:
             self._until_s = now_s + SHARE_LOOK_S
-            self._limit = "other workers use all of it, this one waits for its share"
+            self._limit = "this worker waits for its share of the limit"
             return SHARE_LOOK_S
         requests_rate = self._requests
         tokens_rate = self._tokens
