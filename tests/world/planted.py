@@ -144,14 +144,14 @@ PLANTED = (
         # What the lost try had claimed is held by a worker that does not know of it.
         frozenset({Law.COST, Law.TALLIES, Law.USAGE, Law.ATTEMPTS, Law.ORPHANS, Law.ENDS}),
         range(30),
-        (27, 5, 8),
+        (10, 11, 14, 5, 8),
     ),
     Planted(forget_the_cap, frozenset({Law.CAP}), range(10), (1, 2, 3, 4)),
     Planted(replace_an_answer_by_a_failure, frozenset({Law.KEEPS_ANSWERS}), range(200, 210)),
     Planted(send_although_the_lease_may_be_over, frozenset({Law.ONE_HOLDER}), range(700, 710)),
     Planted(file_a_retry_by_position, frozenset({Law.OWN_ANSWER, Law.NOT_TWICE, Law.RESERVED_BEFORE_SENT}), range(10)),
     Planted(send_on_what_was_written_for_the_first, frozenset({Law.ROUTE}), range(10, 60), (13, 14, 16)),
-    Planted(send_on_without_reserving_again, frozenset({Law.RESERVED_BEFORE_SENT}), range(5, 60), (26,)),
+    Planted(send_on_without_reserving_again, frozenset({Law.RESERVED_BEFORE_SENT}), range(5, 60), (7, 13, 26)),
 )
 
 
