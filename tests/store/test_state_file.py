@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from batchwright.core.errors import StoreError
+from batchwright.core.errors import DiskFull, StoreError
 from batchwright.store import parts, sqlite
 from batchwright.store.open import network_file_system, open_store
 from support.store_drive import Worker, accept, new_segment, submit
@@ -130,7 +130,7 @@ def test_a_full_disk_loses_nothing_that_was_confirmed(tmp_path: Path) -> None:
     pages = int(str(pragma(path, "page_count")))
     with store._connections.write() as connection:  # type: ignore[attr-defined]
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 10}")
-    with pytest.raises(StoreError, match="the disk is full"):
+    with pytest.raises(DiskFull, match="the disk is full"):
         submit(store, "batch_b", [new_segment(0, padding=200_000)])
     worker = Worker(store)
     worker.run()

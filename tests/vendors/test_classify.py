@@ -143,6 +143,13 @@ def test_fields_of_other_types_do_not_lose_an_answer() -> None:
     assert (answer.kind, answer.flag, answer.prompt_tokens, answer.completion_tokens) == (None, Flag.PLAIN, 7, UNKNOWN)
 
 
+@pytest.mark.parametrize("choices", [{}, [None], [3], "text", None, []])
+def test_whatever_stands_for_choices_the_usage_counts(choices: object) -> None:
+    answer = read({"choices": choices, "usage": {"prompt_tokens": 7, "completion_tokens": 2}})
+    assert (answer.kind, answer.flag) == (None, Flag.EMPTY)
+    assert (answer.prompt_tokens, answer.completion_tokens) == (7, 2)
+
+
 # ------------------------------------------------------------------------------------------------- errors in a 200
 
 

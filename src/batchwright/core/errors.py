@@ -18,7 +18,8 @@
         ├── WorkerGone       a worker has lost its hold on its rows; another may begin in its place
         └── StoreAway        a database's server cannot be reached or takes nothing just now: what was asked may be
             │                asked again
-            └── ObjectsAway  the same of the object store of its bodies; nothing was written that names anything
+            ├── ObjectsAway  the same of the object store of its bodies; nothing was written that names anything
+            └── DiskFull     the same of the disk that the state file is on
 
 Anything else that escapes is a bug of ours.
 """
@@ -115,13 +116,20 @@ class WorkerGone(StoreError):
 
 
 class StoreAway(StoreError):
-    pass
+    awaited = "the database"
+    """What is waited for, for a log."""
+
+
+class DiskFull(StoreAway):
+    awaited = "room on the disk"
 
 
 AWAY_MAX_S = 600.0
-"""So long a process that is at work waits for a database that is away, before it ends: a restart, a failover and an
-upgrade are over by then. What it holds are answers that were paid for."""
+"""So long a process that is at work waits for a database that is away, or for room on its disk, before it ends: a
+restart, a failover and an upgrade are over by then. What it holds are answers that were paid for."""
 
 
 class ObjectsAway(StoreAway):
     """What was to be done can be done again, as it is, once the store answers."""
+
+    awaited = "the object store"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from batchwright.core.errors import AWAY_MAX_S, ObjectsAway, StoreAway, StoreError, WorkerGone, WrongState
+from batchwright.core.errors import AWAY_MAX_S, StoreAway, StoreError, WorkerGone, WrongState
 from batchwright.engine.checkpoint import Landed, Proposal, commit
 from batchwright.engine.traces import checkpoint_span
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 COMMIT_TRIES = 5
 """A commit that failed is tried again so often, sending nothing meanwhile, before the worker gives up. Tries while a
-database or the object store of its bodies is away do not count, unless the worker was told to stop."""
+database or the object store of its bodies is away, or the disk is full, do not count, unless the worker was told to
+stop."""
 
 
 class Landing:
@@ -30,8 +31,8 @@ class Landing:
         self.next_s = 0.0
         """When the next one is due, unless it is urgent."""
         self._away_since_s: float | None = None
-        """When a commit first found the database, or the object store, away; None: it is there, as far as is known."""
-        self._away = ""
+        """When a commit first found one of what it needs away; None: not so, as far as is known."""
+        self._awaited = ""
         """Which of them."""
 
     async def land(self, proposal: Proposal) -> Landed:
@@ -66,7 +67,7 @@ class Landing:
                 continue
             if self._away_since_s is not None:
                 self._away_since_s = None
-                self._parts.report(f"{self._away} is there again; the worker goes on")
+                self._parts.report(f"{self._awaited} is there again; the worker goes on")
             self.number = proposal.number
             self.lasted_s = lasted_s = self._clock.now_s() - started_s
             self.landed_ms = self._clock.now_ms()
@@ -82,10 +83,10 @@ class Landing:
         now_s = self._clock.now_s()
         if self._away_since_s is None:
             self._away_since_s = now_s
-            self._away = "the object store" if isinstance(error, ObjectsAway) else "the database"
+            self._awaited = error.awaited
             self._parts.report(
-                f"checkpoint {number} waits for {self._away}, for {AWAY_MAX_S / 60:g} minutes at most; nothing is sent "
-                f"meanwhile, and what was answered is kept: {error}"
+                f"checkpoint {number} waits for {error.awaited}, for {AWAY_MAX_S / 60:g} minutes at most; nothing is "
+                f"sent meanwhile, and what was answered is kept: {error}"
             )
         return now_s - self._away_since_s < AWAY_MAX_S
 

@@ -20,7 +20,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool, StaticPool
 
-from batchwright.core.errors import StoreError
+from batchwright.core.errors import DiskFull, StoreError
 
 T = TypeVar("T")
 
@@ -270,10 +270,12 @@ def _give_back_pages(driver: DBAPIConnection) -> None:
     cursor.close()
 
 
+_FULL = "disk is full"
 _CAUSES: tuple[tuple[str, str], ...] = (
     (
-        "disk is full",
-        "the disk is full. Free some space there and run the same command again; nothing that was confirmed is lost",
+        _FULL,
+        "the disk is full. Free some space there: what waits for it goes on by itself, and a command that has ended is "
+        "run again; nothing that was confirmed is lost",
     ),
     (
         "disk I/O error",
@@ -303,5 +305,5 @@ def _explain(error: Exception, path: str) -> StoreError | None:
     cause = str(error.orig) if isinstance(error, DBAPIError) and error.orig is not None else str(error)
     for words, meaning in _CAUSES:
         if words in cause:
-            return StoreError(f"The state file {path}: {meaning}.")
+            return (DiskFull if words == _FULL else StoreError)(f"The state file {path}: {meaning}.")
     return None
