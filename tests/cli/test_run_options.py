@@ -175,7 +175,23 @@ def test_dry_run_refuses_under_a_cap_what_the_run_would(machine: Machine, invoke
     assert refused.exit_code == 2
     assert "1 row has no upper bound on the cost" in refused.stderr
     assert "no bound on its tokens (it has no max_tokens)" in refused.stderr
+    rows.write_text(ROW.replace(',"max_tokens":5', "") * 200)
+    many = invoke("run", "rows.jsonl", "-n", "--simulate", "--max-cost", "1")
+    assert many.stderr.splitlines()[-1] == "  and 100 more", "a cap is nothing that `validate` knows of"
     assert invoke("run", "rows.jsonl", "-n", "--simulate", "--max-cost", "1", "--allow-unpriced").exit_code == 0
+
+
+def test_an_empty_file_is_told_of_once(machine: Machine, invoke: Invoke, rows: Path) -> None:
+    rows.write_text("")
+    refused = invoke("run", "rows.jsonl", "-n", "--simulate")
+    assert refused.stderr == "Error: rows.jsonl is empty; expected at least one row\n"
+
+
+def test_the_simulator_is_no_endpoint_that_rows_should_have_gone_to(
+    machine: Machine, invoke: Invoke, rows: Path
+) -> None:
+    for command in (["validate"], ["run", "-n"]):
+        assert " rows go to " not in invoke(*command, "rows.jsonl", "--simulate").stderr, command
 
 
 def test_dry_run_takes_what_is_free_for_bounded(machine: Machine, invoke: Invoke, rows: Path) -> None:

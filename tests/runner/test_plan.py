@@ -127,6 +127,22 @@ def test_the_command_that_goes_on_is_exact() -> None:
     assert commands.export("batch_1", delivery) == "batchwright export batch_1 --format openai"
 
 
+def test_a_database_that_was_named_is_named_by_every_command_that_goes_on() -> None:
+    url = "postgresql://me@db/b"
+    run = ("batchwright", "run", "r", "--service", "http://s", f"--database={url}")
+    delivery = Delivery(command=run)
+    assert commands.export("batch_1", delivery) == f"batchwright export batch_1 --database={url}"
+    assert commands.retry("batch_1", delivery) == f"batchwright retry batch_1 --database={url}"
+    looks = ("batchwright", "status", "--database", url, "--json")
+    for verb in (commands.cancel, commands.watch, commands.resume):
+        assert verb("batch_1", looks).endswith(f" batch_1 --database {url}")
+    assert commands.work(looks) == f"batchwright work --database {url}"
+    spent = replace(paused(PauseCause.KEY_BUDGET), tenant=Tenant("bob", "key_7"))
+    more, resume = commands.of_standing(spent, looks).split(" && ")
+    assert more == f"batchwright keys budget key_7 USD --database {url}"
+    assert resume == f"batchwright resume {spent.batch_id} --database {url}"
+
+
 def test_a_pause_says_why_and_what_goes_on() -> None:
     delivery = Delivery(command=("batchwright", "run", "r"))
     assert paused_texts(paused(PauseCause.LANE), delivery)[-1].endswith("this goes on: batchwright run r")

@@ -14,6 +14,7 @@ A broken pipe (`| head`) is the reader's wish: quiet, and 0. A stderr that is cl
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -166,9 +167,13 @@ def nearest_text(name: str, known: Iterable[str]) -> str:
 
 
 def _say_refused(error: InputRefused) -> None:
+    from batchwright.core.errors import UNBOUNDED_COST
+
     say(f"Error: {error}")
     alike: dict[tuple[str, str], list[int]] = {}
     for finding in error.findings:
+        if len(error.findings) == 1 and finding.message in str(error):
+            continue  # of a file as a whole, and said
         alike.setdefault((finding.code, finding.message), []).append(finding.line)
     shown = list(alike.items())[:SHOWN_FINDINGS]
     for (code, message), lines in shown:
@@ -177,7 +182,9 @@ def _say_refused(error: InputRefused) -> None:
             say(f"  {_lines_text(together)}{message} [{code}]")
     left = error.total - len(error.findings) + sum(len(lines) for _, lines in list(alike.items())[SHOWN_FINDINGS:])
     if left > 0:
-        say(f"  and {left:,} more (batchwright validate lists them)")
+        # What a cap asks of a row is no fault of the file: `validate` knows of no cap.
+        listed = "" if any(code == UNBOUNDED_COST for code, _ in alike) else " (batchwright validate lists them)"
+        say(f"  and {left:,} more{listed}")
     _say_notes(error)
 
 
@@ -198,6 +205,16 @@ def _say_error(error: Exception) -> None:
 def _say_notes(error: Exception) -> None:
     for note in getattr(error, "__notes__", ()):
         say(note)
+    _say_place(str(error))
+
+
+def _say_place(text: str) -> None:
+    """Where the database was named on the command line, so must it be for the commands that a message names."""
+    from batchwright.cli.options import DATABASE_OPTION, given_database
+
+    url = given_database().get(DATABASE_OPTION)
+    if url and "`batchwright " in text:
+        say(f"Commands that are named here need --database {shlex.quote(url)} too.")
 
 
 def _debug() -> bool:

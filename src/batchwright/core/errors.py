@@ -37,6 +37,10 @@ class CallerError(BatchwrightError):
     pass
 
 
+UNBOUNDED_COST = "unbounded_cost"
+"""The code of a row of which nothing says what it can cost at most: refused under a cap alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing that is wrong with one line of the input."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from batchwright.core.batch_spec import Destination, LaneKey, Routes
-from batchwright.core.errors import Finding, InputRefused
+from batchwright.core.errors import UNBOUNDED_COST, Finding, InputRefused
 from batchwright.core.pricing import Price, worst_case
 from batchwright.core.routes import NO_ROUTES, lanes_of_routes
 from batchwright.core.rows import SourceRow
@@ -123,7 +123,7 @@ def unbounded_finding(source: SourceRow, request_index: int, *, unpriced: str) -
     lacks = " and ".join(lacking)
     return Finding(
         line=row.line,
-        code="unbounded_cost",
+        code=UNBOUNDED_COST,
         message=f"{lacks}: expected a bound under a cap",
         request_index=request_index,
     )

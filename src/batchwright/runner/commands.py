@@ -14,6 +14,7 @@ from batchwright.runner.request import Delivery
 CAP_FLAG = "--max-cost"
 FRESH_FLAG = "--fresh"
 SERVICE_FLAGS = ("--service", "--service-key-env")
+DATABASE_FLAG = "--database"
 
 
 def again(command: Sequence[str]) -> str:
@@ -43,7 +44,7 @@ def out_of_pause(status: BatchStatus, delivery: Delivery) -> str:
     command = _beyond_pauses(status, words)
     if _is_paused_by(status, PauseCause.KEY_BUDGET):
         key_id = status.tenant.key_id
-        how = f" ({shlex.join(more_for_key(key_id))})" if key_id else ""
+        how = f" ({shlex.join(more_for_key(key_id, delivery.command))})" if key_id else ""
         return f"Once its key may spend more{how}, this goes on: {command}"
     if _is_paused_by(status, PauseCause.BUDGET):
         return f"With a higher cap it goes on: {command}"
@@ -52,12 +53,12 @@ def out_of_pause(status: BatchStatus, delivery: Delivery) -> str:
 
 def of_standing(status: BatchStatus, command: Sequence[str] = ()) -> str:
     """What goes on with an open batch that nobody works on, told without the command that left it so. `command`: the
-    one that looked at it, which names the service where it is at one."""
+    one that looked at it, which names the service or the database where it is at one."""
     if status.state is BatchState.ACCEPTING:
-        return shlex.join(["batchwright", "retry", status.batch_id, *_service_words(command)])
-    resuming = _beyond_pauses(status, ["batchwright", "resume", status.batch_id, *_service_words(command)])
+        return shlex.join(["batchwright", "retry", status.batch_id, *_place_words(command)])
+    resuming = _beyond_pauses(status, ["batchwright", "resume", status.batch_id, *_place_words(command)])
     if _is_paused_by(status, PauseCause.KEY_BUDGET) and status.tenant.key_id:
-        return f"{shlex.join(more_for_key(status.tenant.key_id))} && {resuming}"
+        return f"{shlex.join(more_for_key(status.tenant.key_id, command))} && {resuming}"
     return resuming
 
 
@@ -72,8 +73,8 @@ def _is_paused_by(status: BatchStatus, cause: PauseCause) -> bool:
     return any(pause.cause is cause for pause in status.pauses)
 
 
-def more_for_key(key_id: str) -> list[str]:
-    return ["batchwright", "keys", "budget", key_id, "USD"]
+def more_for_key(key_id: str, command: Sequence[str] = ()) -> list[str]:
+    return ["batchwright", "keys", "budget", key_id, "USD", *_values(command, (DATABASE_FLAG,))]
 
 
 def with_cap(command: Sequence[str], cap_picousd: int) -> str:
@@ -92,16 +93,24 @@ def with_cap(command: Sequence[str], cap_picousd: int) -> str:
 
 
 def export(batch_id: str, delivery: Delivery) -> str:
-    return shlex.join(["batchwright", "export", batch_id, *_output_words(delivery), *_service_words(delivery.command)])
+    return shlex.join(["batchwright", "export", batch_id, *_output_words(delivery), *_place_words(delivery.command)])
+
+
+def resume(batch_id: str, command: Sequence[str] = ()) -> str:
+    return shlex.join(["batchwright", "resume", batch_id, *_place_words(command)])
+
+
+def work(command: Sequence[str] = ()) -> str:
+    return shlex.join(["batchwright", "work", *_values(command, (DATABASE_FLAG,))])
 
 
 def export_anywhere(batch_id: str, command: Sequence[str] = ()) -> str:
     """The export of a batch of which no output was named by this command."""
-    return shlex.join(["batchwright", "export", batch_id, "-o", "FILE", *_service_words(command)])
+    return shlex.join(["batchwright", "export", batch_id, "-o", "FILE", *_place_words(command)])
 
 
 def cancel(batch_id: str, command: Sequence[str] = ()) -> str:
-    return shlex.join(["batchwright", "cancel", batch_id, *_service_words(command)])
+    return shlex.join(["batchwright", "cancel", batch_id, *_place_words(command)])
 
 
 def pause(batch_id: str, command: Sequence[str] = ()) -> str:
@@ -109,7 +118,7 @@ def pause(batch_id: str, command: Sequence[str] = ()) -> str:
 
 
 def watch(batch_id: str, command: Sequence[str] = ()) -> str:
-    return shlex.join(["batchwright", "watch", batch_id, *_service_words(command)])
+    return shlex.join(["batchwright", "watch", batch_id, *_place_words(command)])
 
 
 def retry(batch_id: str, delivery: Delivery) -> str:
@@ -119,17 +128,22 @@ def retry(batch_id: str, delivery: Delivery) -> str:
 def _with_output(verb: str, batch_id: str, delivery: Delivery) -> list[str]:
     """These write answers only where a file is named, and take --format and --failed only with it."""
     words = _output_words(delivery) if delivery.output is not None else []
-    return ["batchwright", verb, batch_id, *words, *_service_words(delivery.command)]
+    return ["batchwright", verb, batch_id, *words, *_place_words(delivery.command)]
 
 
-def _service_words(command: Sequence[str]) -> list[str]:
-    """Of a command on a service's batch, what names the service. (The batch of a `run` through one is here.)"""
-    if len(command) > 1 and command[1] == "run":
-        return []
+def _place_words(command: Sequence[str]) -> list[str]:
+    """What names the database or, of a command on a service's batch, the service. (The batch of a `run` through one is
+    here.)"""
+    runs = len(command) > 1 and command[1] == "run"
+    return _values(command, (DATABASE_FLAG,) if runs else (DATABASE_FLAG, *SERVICE_FLAGS))
+
+
+def _values(command: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """These flags of the command, with their values."""
     words: list[str] = []
     for place, word in enumerate(command):
         name, equals, _ = word.partition("=")
-        if name in SERVICE_FLAGS:
+        if name in flags:
             words += [word] if equals else command[place : place + 2]
     return words
 

@@ -6,13 +6,14 @@ What is shown and decided here is the store's truth, asked for a few times a sec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 from batchwright.core.batch_state import BatchState
 from batchwright.core.errors import AWAY_MAX_S, NotNow, StoreAway
 from batchwright.ports.batches import BatchStatus
 from batchwright.ports.observer import WorkerView
+from batchwright.runner import commands
 from batchwright.runner.meter import Meter
 from batchwright.runner.report import NOTHING_DONE, Timing
 from batchwright.runner.request import Pace
@@ -60,9 +61,11 @@ async def drive(batch_id: str, pace: Pace, seams: Seams) -> Driven:
         await asyncio.shield(_end(running, finished))
 
 
-async def watch(batch_id: str, seams: Seams, *, lock_name: str = "") -> tuple[Driven, HeldLock | None]:
+async def watch(
+    batch_id: str, seams: Seams, *, command: Sequence[str] = (), lock_name: str = ""
+) -> tuple[Driven, HeldLock | None]:
     """Only looks. With `lock_name`, also asks for that lock: once it is free and the batch still open, returns with it
-    held, and the caller goes on with the batch."""
+    held, and the caller goes on with the batch. `command`: the one that looks, for words of how to go on."""
     looking = _Looking(batch_id, await seams.batches.status(batch_id), seams, working=False)
     looks = alone = 0
     while True:
@@ -71,7 +74,8 @@ async def watch(batch_id: str, seams: Seams, *, lock_name: str = "") -> tuple[Dr
             return looking.left(status), None
         alone = alone + 1 if status.live is False else 0
         if alone == LOOKS_WITHOUT_WORKER:
-            own = f"`batchwright resume {batch_id}` goes on with it, and so does `batchwright work`"
+            resuming = commands.resume(batch_id, command)
+            own = f"`{resuming}` goes on with it, and so does `{commands.work(command)}`"
             how = "a worker of that service does once there is one" if is_at_service(status) else own
             seams.display.say(f"Nobody works on {batch_id} now; {how}.")
         if seams.interrupts.count:

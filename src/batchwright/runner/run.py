@@ -77,7 +77,7 @@ async def go_on(batch_id: str, delivery: Delivery, pace: Pace, seams: Seams) -> 
 
 async def watch_along(batch_id: str, delivery: Delivery, pace: Pace, seams: Seams) -> RunOutcome:
     """Watches a batch that another process runs. If that process dies before the batch ends, goes on in its place."""
-    driven, lock = await watch(batch_id, seams, lock_name=batch_id)
+    driven, lock = await watch(batch_id, seams, command=delivery.command, lock_name=batch_id)
     if lock is None:
         return await _seen(driven, delivery, seams)
     seams.display.say(f"The process that ran {batch_id} has ended; going on with it here.")
@@ -87,7 +87,7 @@ async def watch_along(batch_id: str, delivery: Delivery, pace: Pace, seams: Seam
 async def look_on(batch_id: str, delivery: Delivery, seams: Seams) -> RunOutcome:
     """`watch`: shows a batch until it ends or pauses; sends and writes nothing."""
     seams.display.say(f"Watching {batch_id}.")
-    driven, _ = await watch(batch_id, seams)
+    driven, _ = await watch(batch_id, seams, command=delivery.command)
     return await _seen(driven, delivery, seams)
 
 

@@ -262,6 +262,12 @@ def load(
     return replace(_settings(values, found, ordered, variables=variables), service=there, account=account)
 
 
+def _asked_for(found: endpoints.Endpoints) -> str:
+    """The simulator takes whatever a row names."""
+    last = found.destinations[-1] if found.only else None
+    return last.vendor if last is not None and last.protocol is not VendorProtocol.SIMULATED else ""
+
+
 def _settings(
     values: Mapping[str, Sourced[object]], found: endpoints.Endpoints, ordered: list[Layer], *, variables: Variables
 ) -> Settings:
@@ -291,7 +297,7 @@ def _settings(
         blobs_encryption=value("blobs_encryption", ""),
         cache_dir=_cache_dir(),
         destinations=found.destinations,
-        asked_for=found.destinations[-1].vendor if found.only else "",
+        asked_for=_asked_for(found),
         remedies=found.remedies,
         limits={
             entry.name: VendorLimits(rpm=entry.rpm, tpm=entry.tpm, concurrency=entry.concurrency)
