@@ -152,6 +152,28 @@ def test_a_model_that_is_not_listed_has_its_nearest_name(tmp_path: Path) -> None
 # --------------------------------------------------------------------------------------------------- what may be wrong
 
 
+def test_a_base_url_without_its_version_is_told_the_one_that_was_meant(tmp_path: Path) -> None:
+    async def test() -> None:
+        running: list[RawServer] = []
+
+        async def script(peer: Peer) -> None:
+            while True:
+                await peer.read_request()
+                asked = running[0].requests[-1][1]
+                await peer.send(LISTS["/models"] if asked.startswith(b"GET /v1/models ") else NOT_FOUND)
+
+        async with raw_server(script) as server:
+            running.append(server)
+            found = await looked(tmp_path, house(server.url(""), 'models = ["house-small"]'))
+            meant = server.url("/v1")
+        told = about(found, "vendor house")
+        assert told.verdict is Verdict.ERROR
+        assert f"{meant} has" in told.found
+        assert told.remedy == f'Correct base_url: "{meant}"'
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     ("answer", "verdict", "words"),
     [

@@ -417,10 +417,31 @@ def test_a_redirect_names_where_it_leads_but_not_its_secrets() -> None:
     assert "pw" not in answer.message
 
 
-def test_a_path_that_is_not_there_points_at_the_base_url() -> None:
-    answer = read(b"404 page not found", status=404)
-    assert "/chat/completions" in answer.message
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"404 page not found",
+        {"detail": "Not Found"},
+        {"error": {"code": "NOT_FOUND", "message": "There is no route POST /chat/completions."}},
+        {"error": {"message": "Invalid URL (POST /chat/completions)", "type": "invalid_request_error"}},
+        {"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}},
+        {"error": "Unexpected endpoint or method. (POST /chat/completions)"},
+    ],
+)
+@pytest.mark.parametrize("profile", ["general", "openai"])
+def test_a_path_that_is_not_there_points_at_the_base_url(body: object, profile: str) -> None:
+    answer = read(body, status=404, profile=profile)
+    assert answer.kind is K.INVALID_REQUEST
+    assert "there is no /chat/completions below the base URL" in answer.message
     assert "/v1" in answer.message
+
+
+def test_a_model_that_has_no_such_endpoint_is_no_fault_of_the_base_url() -> None:
+    said = "This is not a chat model and thus not supported in the v1/chat/completions endpoint."
+    answer = read({"error": {"message": said, "param": "model"}}, status=404)
+    assert (answer.kind, answer.message) == (K.MODEL_NOT_FOUND, said)
+    named = {"error": {"message": "x is not served at /chat/completions", "code": "model_not_found"}}
+    assert read(named, status=404).kind is K.MODEL_NOT_FOUND
 
 
 # ----------------------------------------------------------------------------------------------------- waits, limits

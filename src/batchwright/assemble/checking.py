@@ -39,7 +39,7 @@ from batchwright.fabric.system import SystemChance, SystemClock
 from batchwright.ports.vendor import Answer
 from batchwright.settings import Settings
 from batchwright.store.open import look_at_database, look_at_state, shown_url
-from batchwright.vendors.judging import judge_asked, judge_listing, judge_models
+from batchwright.vendors.judging import VERSION, judge_asked, judge_listing, judge_models, judge_path
 from batchwright.vendors.listing import Listing
 from batchwright.vendors.local_model import require_package
 from batchwright.vendors.registry import OpenVendors
@@ -231,6 +231,8 @@ class _Look:
         answers = any(finding.verdict is Verdict.OK for finding in asked)
         if listing is None:
             return [*problem, *asked]
+        if not answers and (below := await self._below(listing)):
+            return [judge_path(self.place, below), *asked]
         told = [judge_listing(self.place, listing, answers=answers)]
         if told[0].verdict is Verdict.ERROR:
             # What it says of each model would be the same sentence again.
@@ -247,6 +249,18 @@ class _Look:
             return None, [self._silent(subject)]
         self._note_date(listing.date)
         return listing, []
+
+    async def _below(self, listing: Listing) -> str:
+        """The base URL that was meant, where a /v1 was forgotten: there is no list here, and one there. Else empty."""
+        url = self.place.base_url.rstrip("/")
+        if listing.answer.http_status != 404 or url.endswith(VERSION) or "?" in url:
+            return ""
+        place = msgspec.structs.replace(self.place, base_url=url + VERSION)
+        try:
+            found = await self._bounded(self.vendors.list_models(place, timeout_s=self.request.timeout_s))
+        except BatchwrightError:
+            return ""
+        return place.base_url if found is not None and found.models is not None else ""
 
     def _note_date(self, date: str) -> None:
         try:

@@ -54,6 +54,9 @@ _PLAIN = Flag.PLAIN
 """An enum's member is a slow look-up in Python 3.11, and this one is needed for every answer."""
 _BROKEN = (msgspec.DecodeError, RecursionError)
 
+_PATH_WORDS = ("invalid url", "file not found")
+"""How OpenAI and llama.cpp say it."""
+
 COST_NAME = "x-infrai-cost-usd"
 """A header with what was charged, in USD, whoever sends it: Infrai, and this project's own service."""
 COST_HEADER = f"\n{COST_NAME}:".encode()
@@ -271,7 +274,8 @@ def _excerpt(body: bytes) -> str:
 def _read_refusal(reply: HttpReply, body: bytes, *, profile: Profile, endpoint: str, now_ms: int) -> Answer:
     headers = read_headers(reply.head)
     view = read_error(_decode(body))
-    kind = kind_of_refusal(reply.status, view, profile)
+    nowhere = reply.status == 404 and _is_of_the_path(view, endpoint)
+    kind = FailureKind.INVALID_REQUEST if nowhere else kind_of_refusal(reply.status, view, profile)
     limits = read_limits(headers, profile.limits, now_ms)
     wait_s = max(
         parse_wait(headers.get("retry-after", ""), now_ms),
@@ -287,7 +291,9 @@ def _read_refusal(reply: HttpReply, body: bytes, *, profile: Profile, endpoint: 
         body=body,
         code=view.code if view is not None else "",
         param=view.param if view is not None else "",
-        message=_refusal_message(reply.status, body, headers=headers, view=view, endpoint=endpoint),
+        message=_no_path(endpoint, view)
+        if nowhere
+        else _refusal_message(reply.status, body, headers=headers, view=view),
         wait_s=wait_s,
         limits=limits,
     )
@@ -301,19 +307,27 @@ def _milliseconds(text: str) -> float:
     return bounded(number / 1000) if number == number else 0.0  # noqa: PLR0124  (not a number is no wait)
 
 
-def _refusal_message(
-    status: int, body: bytes, *, headers: dict[str, str], view: ErrorView | None, endpoint: str
-) -> str:
+def _is_of_the_path(view: ErrorView | None, endpoint: str) -> bool:
+    """Whether a 404 is of the path, not of the row: a bare page, or an error object that repeats the path or says so.
+    (OpenAI names a path where a model has no such endpoint: it names the model too.)"""
+    if view is None or not view.structured:
+        return True
+    said = f"{view.message} {view.code} {view.param}".lower()
+    return "model" not in said and (endpoint in said or any(words in said for words in _PATH_WORDS))
+
+
+def _no_path(endpoint: str, view: ErrorView | None) -> str:
+    said = view.message if view is not None else ""
+    return f"HTTP 404: there is no {endpoint} below the base URL; is its path right (many end in /v1)? {said}".rstrip()
+
+
+def _refusal_message(status: int, body: bytes, *, headers: dict[str, str], view: ErrorView | None) -> str:
     """The vendor's own sentence where it sends one; ours where the address, not the row, is wrong."""
     said = view.message if view is not None else ""
     if 300 <= status <= 399:
         host = location_host(headers.get("location", ""))
         leads = f", this one leads to {host}" if host else ""
         return f"HTTP {status}: redirects are not followed{leads}; correct the base URL"
-    if status == 404 and (view is None or not view.structured):
-        return (
-            f"HTTP 404: there is no {endpoint} below the base URL; is its path right (many end in /v1)? {said}".rstrip()
-        )
     if said:
         return said
     return f"HTTP {status} without a message" if not body.strip() else f"HTTP {status}: {_excerpt(body)}"

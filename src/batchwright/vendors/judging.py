@@ -18,6 +18,8 @@ from batchwright.ports.vendor import Answer
 from batchwright.vendors.listing import MODELS, Listing
 
 MAX_SHOWN = 5
+VERSION = "/v1"
+"""How most base URLs end, and what is forgotten most often."""
 SAME_NAME = (("models/", ""), ("", ":latest"))
 """What some vendors put around a model's name in their list, and need in no row: Gemini's prefix, Ollama's tag."""
 REACH = "Correct base_url, or see to the network, the proxy variables, or (a certificate of your own) SSL_CERT_FILE"
@@ -54,6 +56,16 @@ def judge_listing(place: Destination, listing: Listing, *, answers: bool) -> Che
     if answers:
         return passed(subject, f"{url} answers; {found}")
     return warned(subject, found, "a list of models, which shows that the key is taken", remedy=ASK)
+
+
+def judge_path(place: Destination, meant: str) -> Checked:
+    """`meant`: the same address with its version, where the vendor lists its models."""
+    return failed(
+        f"vendor {place.vendor}",
+        f"{place.base_url} has no {MODELS} (HTTP 404), and {meant} has",
+        "the address that rows go to, with its version",
+        remedy=f'Correct base_url: "{meant}"',
+    )
 
 
 def judge_asked(place: Destination, model: str, answer: Answer) -> Checked:
