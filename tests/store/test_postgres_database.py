@@ -6,6 +6,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -157,7 +158,7 @@ def test_what_cannot_be_reached_is_named_without_its_password(postgres: Postgres
         open_store(f"postgresql://me:{SECRET}@127.0.0.1:1/batches?sslmode=disable")
     assert "postgresql://me@127.0.0.1:1/batches" in str(raised.value)
     assert SECRET not in str(raised.value)
-    with pytest.raises(StoreError, match=r"there is no such database|does not exist"):
+    with pytest.raises(StoreError, match=r"there is no such database. Create it"):
         open_store(postgres.url("nowhere"))
     assert shown_url(f"postgres://a:{SECRET}@h/d?password={SECRET}") == "postgresql://a@h/d"
 
@@ -193,6 +194,32 @@ def test_only_what_may_pass_is_waited_for(url: str) -> None:
         assert isinstance(met.value, StoreAway) is passes, state
     execute(url, "DROP FUNCTION refuse CASCADE")
     store.close()
+
+
+def test_a_user_or_password_that_is_refused_is_no_server_out_of_reach(
+    postgres: PostgresServer, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StoreError, match=r"refuses its user\. Name one") as met:
+        open_store(url.replace("//postgres@", "//nobody_here@"))
+    assert not isinstance(met.value, StoreAway), "no wait helps"
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SHOW hba_file").fetchone()
+    assert found is not None
+    rules = Path(found[0])
+    before = rules.read_text()
+    execute(url, "CREATE ROLE guest LOGIN PASSWORD 'right'")
+    rules.write_text("host all guest 127.0.0.1/32 scram-sha-256\n" + before)
+    try:
+        execute(url, "SELECT pg_reload_conf()")
+        for given in ("", "wrong"):
+            monkeypatch.setenv("PGPASSWORD", given)
+            with pytest.raises(StoreError, match=r"user or password\. .*PGPASSWORD.*\.pgpass") as refused:
+                open_store(url.replace("//postgres@", "//guest@"))
+            assert "cannot be reached" not in str(refused.value)
+            assert not isinstance(refused.value, StoreAway)
+    finally:
+        rules.write_text(before)
+        execute(url, "SELECT pg_reload_conf()", "DROP ROLE guest")
 
 
 def test_a_user_who_may_not_is_told_so(postgres: PostgresServer, url: str) -> None:

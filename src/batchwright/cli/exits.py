@@ -1,7 +1,7 @@
 """What the command ends with, and what is said when it does not end well.
 
     0    every row answered (and: any other command that did what it was asked)
-    1    our fault, or the state folder's
+    1    our fault, or that of the state folder or database
     2    usage or input refused; nothing was sent
     3    some rows without success (and: `check` found a vendor, model or route that fails)
     4    no row succeeded, or the batch expired or was cancelled

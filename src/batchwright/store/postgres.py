@@ -235,9 +235,10 @@ _CAUSES: dict[str, str] = {
     "processes here",
     "25006": "it can only be read, as a standby. Name the primary server",
     "42501": "its user may not do that. Give it CREATE on the schema and all rights on the tables there",
-    "3D000": "there is no such database. Create it, then run the same command again",
-    "28000": "the server refuses its user",
-    "28P01": "the server refuses its user or password",
+    "3D000": "there is no such database. Create it (createdb), or correct its name, then run the same command again",
+    "28000": "the server refuses its user. Name one that it knows and lets in from here (CREATE ROLE, pg_hba.conf)",
+    "28P01": "the server refuses its user or password. Check the user's name, and give the password in PGPASSWORD, in "
+    "~/.pgpass, or within BATCHWRIGHT_DATABASE",
     "57014": "the server has cancelled a statement that took too long (statement_timeout)",
     "55P03": "a lock was not had in time (lock_timeout): another transaction holds it for too long",
     "25P03": "the server has ended a transaction in which this process did nothing for too long; it was stopped",
@@ -246,6 +247,14 @@ _CAUSES: dict[str, str] = {
 _PASSING = ("08", "53", "57P", "57014", "55P03", "25P03", "25006")
 """How the states begin that may be otherwise a moment later: the server comes back, room is made, connections end, a
 standby becomes the primary, what held a statement up is over. Where no state came, there was no connection."""
+_REFUSALS = (
+    ("password authentication failed", "28P01"),
+    ("no password supplied", "28P01"),
+    ("no pg_hba.conf entry", "28000"),
+    ('role "', "28000"),
+    ('database "', "3D000"),
+)
+"""What the driver gives without a state, since nobody was let in: how the server words it, and the state it means."""
 _KEPT_CHARS = 300
 """Of what a server says."""
 
@@ -254,7 +263,7 @@ def _explain(error: DBAPIError, name: str) -> StoreError | None:
     """What a database error means to a person; None for an error that is a fault of ours."""
     cause = error.orig
     psycopg = load_psycopg()
-    state = getattr(cause, "sqlstate", None) or ""
+    state = getattr(cause, "sqlstate", None) or _state_of_refusal(str(cause))
     meaning = _CAUSES.get(state)
     passes = not state or state.startswith(_PASSING)
     if meaning is not None:
@@ -266,6 +275,13 @@ def _explain(error: DBAPIError, name: str) -> StoreError | None:
         f"{name} cannot be reached, or broke off ({words}). Check that the server runs and that its address is right; "
         "what was confirmed is not lost."
     )
+
+
+def _state_of_refusal(text: str) -> str:
+    """Of a connection that the server took, and ended at once; empty: it is not known why."""
+    if "FATAL:" not in text and "no password supplied" not in text:
+        return ""
+    return next((state for words, state in _REFUSALS if words in text), "")
 
 
 def _without_details(error: DBAPIError) -> DBAPIError:
