@@ -373,7 +373,10 @@ def test_routes_lead_somewhere_or_are_told_of(tmp_path: Path) -> None:
             found = await looked(tmp_path, settings)
         assert about(found, "route good").verdict is Verdict.OK
         assert about(found, "route half").verdict is Verdict.WARNING
-        assert about(found, "route gone").verdict is Verdict.ERROR
+        gone = about(found, "route gone")
+        assert gone.verdict is Verdict.ERROR
+        assert gone.found == "'gone' leads nowhere: odd cannot be used", "why is said of the vendor, once"
+        assert gone.remedy == "See what is said of its vendors"
         assert "none-such" in about(found, "vendor odd").found
         assert about(found, "model house/nothing").verdict is Verdict.ERROR, "what a route names is looked for too"
 

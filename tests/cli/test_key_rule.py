@@ -82,7 +82,7 @@ def test_every_pair_of_sources(tmp_path: Path, keys: tuple[Origin, ...], url: Or
         Origin.USER_FILE: f"the user file {tmp_path / 'home' / 'config.toml'} (base_url)",
         Origin.DOTENV: f"{tmp_path / 'project' / '.env'} (BATCHWRIGHT_BASE_URL)",
     }
-    assert f"the address {URL} from {named[url]}" in reason
+    assert f"the address {URL} comes from {named[url]}" in reason
     assert "sk-1" not in reason + remedy
     assert f"--base-url {URL}" in remedy
     assert f"put these lines into {tmp_path / 'home' / 'config.toml'}" in remedy
@@ -397,3 +397,11 @@ def test_a_dotenv_chooses_no_state_folder_and_is_no_environment(tmp_path: Path) 
     assert not {"HTTPS_PROXY", "PYTHONPATH", "SOME_KEY"} & set(settings.process_environment())
     with pytest.raises(UsageError, match="environment alone"):
         Places(tmp_path, dotenv="BATCHWRIGHT_HOME=state\n").load()
+
+
+def test_a_key_that_is_not_set_is_not_said_to_come_from_anywhere(tmp_path: Path) -> None:
+    (destination,) = load_pair(tmp_path, (), Origin.PROJECT_FILE).destinations
+    assert destination.unusable.startswith(
+        f"the key CORP_KEY is not set here, and one of the environment would not be sent: the address {URL} comes from "
+    )
+    assert destination.unusable.endswith(", which counts less")

@@ -38,6 +38,11 @@ def test_a_table_of_keys_has_headings_and_fits_80_columns(
         assert word in heading.split(), heading
     assert all(len(line) <= 80 for line in (heading, *lines))
     assert "$2.50" in lines[0]
+    listed = [json.loads(line) for line in invoke("keys", "list", "--json").stdout.splitlines()]
+    until = listed[1]["expires_at"][:16].replace("T", " ")
+    assert f"until {until}" in lines[1], "to the minute: it may be one of today"
+    invoke("keys", "revoke", made[0])
+    assert "revoked" in invoke("keys", "list").stdout.splitlines()[1]
 
 
 def test_a_key_is_named_by_its_name_or_the_beginning_of_its_id(made: list[str], invoke: Invoke) -> None:
@@ -48,7 +53,8 @@ def test_a_key_is_named_by_its_name_or_the_beginning_of_its_id(made: list[str], 
     assert unknown.exit_code == 2
     assert "no key has that name or id: 'analitics'" in unknown.stderr
 
-    invoke("keys", "create", "--name", "analytics")
+    twin = invoke("keys", "create", "--name", "analytics").stderr
+    assert f"Also named 'analytics': {analytics};" in twin
     two = invoke("keys", "revoke", "analytics")
     assert two.exit_code == 2
     assert analytics in two.stderr

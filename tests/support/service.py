@@ -81,7 +81,7 @@ class RunningService:
         rpm: int = 0,
     ) -> str:
         """Made as `batchwright keys create` makes one, beside the service that runs."""
-        text, _ = asyncio.run(
+        text, _, _ = asyncio.run(
             create_key(
                 self.settings,
                 KeyWish(

@@ -15,10 +15,13 @@ def new_key(machine: Machine, wish: KeyWish) -> tuple[str, ApiKey]:
     return make_key(wish, machine.store, machine.clock, machine.chance)
 
 
-async def create_key(settings: Settings, wish: KeyWish) -> tuple[str, ApiKey]:
-    """The key itself, which is shown once and never stored, and what is kept of it."""
+async def create_key(settings: Settings, wish: KeyWish) -> tuple[str, ApiKey, list[str]]:
+    """The key itself, which is shown once and never stored, what is kept of it, and the ids of keys that hold and have
+    its name already."""
     async with open_machine(settings) as machine:
-        return new_key(machine, wish)
+        held = [key for key in machine.store.list_keys() if not key.revoked_at_ms]
+        twins = [key.key_id for key in held if wish.name and key.name == wish.name]
+        return *new_key(machine, wish), twins
 
 
 async def list_keys(settings: Settings) -> list[tuple[ApiKey, int]]:

@@ -22,8 +22,8 @@ COLUMNS = (
     Column(heading="SPENT"),
     Column(heading="BUDGET"),
     Column(heading="A MINUTE", short="RPM", leaves=2),
-    Column(heading="STATE", leaves=1),
-    Column(heading="LAST USED (UTC)", short="USED (UTC)"),
+    Column(heading="STATE"),
+    Column(heading="LAST USED (UTC)", short="USED (UTC)", leaves=1),
     Column(heading="MAY", leaves=3),
     Column(heading="KEY", leaves=4),
 )
@@ -82,7 +82,7 @@ def create_command(
     from batchwright.server.new_key import KeyWish
 
     chosen = [Scope(scope) for scope in scopes] or [Scope.SUBMIT, Scope.READ]
-    text, key = run_to_end(
+    text, key, twins = run_to_end(
         create_key(
             options.load_settings({}, sends_rows=False),
             KeyWish(
@@ -97,6 +97,9 @@ def create_command(
     )
     click.echo(text)
     click.echo(f"{key.key_id} of account {key.account}; it is not shown again.", err=True)
+    if twins:
+        others = ", ".join(twins)
+        click.echo(f"Also named {name!r}: {others}; `keys revoke` and `keys budget` want their ids now.", err=True)
 
 
 @keys_command.command(name="list", short_help="List keys, oldest first.")
@@ -229,7 +232,8 @@ def _state_cell(key: ApiKey) -> Cell:
     for word, moment_ms in (("revoked", key.revoked_at_ms), ("until", key.expires_at_ms)):
         if moment_ms:
             text = screen.moment_text(moment_ms) or ""
-            return Cell(f"{word} {text[:10]}", f"{word} {text}")
+            shown = f"{word} {text[:16].replace('T', ' ')}"
+            return Cell(shown, f"{word} {text}", short=word if moment_ms == key.revoked_at_ms else shown)
     return Cell("holds", "holds")
 
 

@@ -86,7 +86,7 @@ def show_preview(settings: Settings, request: RunRequest, *, as_json: bool) -> i
     from batchwright.cli.exits import say
     from batchwright.core.errors import InputRefused
     from batchwright.engine.bounds import unbounded_refusal
-    from batchwright.runner.unnamed import no_model_texts
+    from batchwright.runner.unnamed import no_key_texts, no_model_texts
     from batchwright.runner.unused import unused_texts
 
     preview = Preview(assemble.lane_prices(settings))
@@ -98,7 +98,7 @@ def show_preview(settings: Settings, request: RunRequest, *, as_json: bool) -> i
         _print_text(preview, settings)
     counts = {lane: found.rows for lane, found in preview.lanes.items()}
     unused = unused_texts(counts, settings.destinations, request.asked_for)
-    for text in (*no_model_texts(counts, settings.destinations), *unused):
+    for text in (*no_model_texts(counts, settings.destinations), *no_key_texts(counts, settings.key), *unused):
         say(text)
     if preview.refused and not request.skip_invalid:
         message = f"{preview.refused:,} of {preview.rows:,} rows cannot be sent, so a run would send none"

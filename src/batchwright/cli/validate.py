@@ -33,7 +33,7 @@ def validate_command(source: str, **given: Any) -> int:
       batchwright validate tickets.csv -t 'One word sentiment: {text}' --json
     """
     from batchwright.runner.source import open_source
-    from batchwright.runner.unnamed import no_model_texts
+    from batchwright.runner.unnamed import no_key_texts, no_model_texts
     from batchwright.runner.unused import unused_texts
     from batchwright.settings.endpoint_help import endpoint_help_text
 
@@ -45,7 +45,8 @@ def validate_command(source: str, **given: Any) -> int:
     else:
         _print_text(report)
     unused = unused_texts(report.lanes, settings.destinations, request.asked_for)
-    for text in (*notes, *no_model_texts(report.lanes, settings.destinations), *unused):
+    no_key = no_key_texts(report.lanes, settings.key)
+    for text in (*notes, *no_model_texts(report.lanes, settings.destinations), *no_key, *unused):
         say(text)
     if help_text := endpoint_help_text(settings, report.findings):
         say(help_text)

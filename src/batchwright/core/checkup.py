@@ -81,7 +81,13 @@ def _judge_route(subject: str, name: str, directions: Directions) -> Checked:
             remedy="Name it as VENDOR/MODEL, or add it to a vendor's `models`",
         )
     if route.problem:
-        return failed(subject, f"{name!r} leads nowhere: {route.problem}", "a vendor that can be used", remedy="")
+        found, told = route.problem, ""
+        for place in destinations:
+            if place.unusable and place.unusable in found:
+                told = "See what is said of its vendors"
+                cannot = f"{place.vendor} cannot be used"
+                found = found.replace(f"{place.vendor}: {place.unusable}", cannot).replace(place.unusable, cannot)
+        return failed(subject, f"{name!r} leads nowhere: {found}", "a vendor that can be used", remedy=told)
     found = "leads to " + ", then ".join(f"{step.destination.vendor}/{step.model}" for step in route.steps)
     choices = routes.get(name, ())
     if len(choices) > len(route.steps):

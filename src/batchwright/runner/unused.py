@@ -30,4 +30,7 @@ def unused_texts(rows_by_lane: Mapping[str, int], destinations: Sequence[Destina
     there = ", ".join(f"{count_text(count)} to {vendor}" for vendor, count in others[:SHOWN])
     more = f" and {plural(len(others) - SHOWN, 'more vendor')}" if len(others) > SHOWN else ""
     go = "goes" if sent == 1 else "go"
-    return [f"0 of {plural(sent, 'row')} {go} to {address}: their models name where they go ({there}{more})."]
+    return [
+        f"0 of {plural(sent, 'row')} {go} to {address}: their models name where they go ({there}{more}). To send them "
+        f"there all the same, name them {asked_for}/MODEL."
+    ]

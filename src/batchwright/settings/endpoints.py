@@ -255,8 +255,10 @@ class KeyRule:
         came_from = key.source if key is not None else Source(origin=Origin.ENVIRONMENT, name=candidate.key_env)
         if self._may_have(came_from, url):
             return ""
-        comes = f"comes from {key.source}" if key is not None else "is not set here"
-        return f"the key {candidate.key_env} {comes}, but the address {url.value} from {url.source}, which counts less"
+        counts = f"the address {url.value} comes from {url.source}, which counts less"
+        if key is not None:
+            return f"the key {candidate.key_env} comes from {key.source}, but {counts}"
+        return f"the key {candidate.key_env} is not set here, and one of the environment would not be sent: {counts}"
 
     def remedy(self, candidate: Candidate) -> str:
         """What to do where the key rule is the problem; empty where the problem says it itself."""
