@@ -141,6 +141,25 @@ def test_a_guess_and_rows_without_a_model_are_told_before_they_are_sent(machine:
     assert not any("the column text" in text or "no model" in text for text in machine.display.said)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "begins"),
+    [
+        ("t.csv", "\ufeffid;text\r\n1;good\r\n", "\ufeffid;text;answer;"),
+        ("t.csv", "id\ttext\n1\tgood\n", "id\ttext\tanswer\t"),
+        ("t.tsv", "id\ttext\n1\tgood\n", "id,text,answer,"),
+        ("t.csv", "id,text\n1,good\n", "id,text,answer,"),
+    ],
+)
+def test_a_table_comes_back_as_its_spreadsheet_wrote_it(machine: Machine, name: str, text: str, begins: str) -> None:
+    (machine.folder / name).write_text(text, newline="")
+    output = machine.folder / "out.csv"
+    outcome = machine.run(replace(delivered(machine.write(1), output=output), source=machine.folder / name))
+    assert outcome.exit_code == 0
+    header, record, _ = output.read_text().split("\n")
+    assert header.startswith(begins)
+    assert record.startswith(f"1{begins[-1]}good{begins[-1]}")
+
+
 def test_same_command_on_a_complete_batch_only_writes(machine: Machine) -> None:
     request = machine.write(4)
     machine.run(request)

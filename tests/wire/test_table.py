@@ -142,6 +142,12 @@ class TestOut:
         assert (found["finish_reason"], found["flag"], found["error_kind"]) == ("stop", "", "")
         assert (found["prompt_tokens"], found["completion_tokens"], found["cost_usd"]) == ("10", "2", "0.001")
 
+    def test_a_spreadsheets_own_delimiter_and_mark_are_kept(self) -> None:
+        table = TableLines(("text",), delimiter=";", mark=True)
+        line = table.line(view_of(reply_body("one;two, three"), columns={"text": "a"}))
+        assert table.header().startswith(b"\xef\xbb\xbftext;answer;")
+        assert line.startswith(b'a;"one;two, three";stop;')
+
     def test_rows_that_came_from_no_table(self) -> None:
         table = TableLines(())
         assert table.names == ("request_index", "custom_id", *ADDED)

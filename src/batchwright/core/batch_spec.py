@@ -126,3 +126,7 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The caller's own words about it; nothing here reads them."""
     csv_columns: tuple[str, ...] = ()
     """The input's own columns, in order, where it is a table."""
+    csv_delimiter: str = ""
+    """What separates them there; empty: a comma."""
+    csv_mark: bool = False
+    """It begins with a byte-order mark, by which a spreadsheet knows UTF-8."""

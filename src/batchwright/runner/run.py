@@ -249,6 +249,8 @@ class _Run:
             timeout_s=request.pace.timeout_s,
             metadata=request.metadata,
             csv_columns=self._source.columns,
+            csv_delimiter=self._source.delimiter,
+            csv_mark=self._source.marked,
         )
 
     async def _carry_out(self, chosen: Plan, batch_id: str) -> RunOutcome:

@@ -104,6 +104,10 @@ class Source:
         self.blank = 0
         self.columns: tuple[str, ...] = ()
         """A table's columns; with --prompt also the fields of the first JSONL row."""
+        self.delimiter = ""
+        """What separates a table's columns, where that is no comma and its name says nothing of it; empty elsewhere."""
+        self.marked = False
+        """A table begins with a byte-order mark."""
         self.guessed = ""
         """A table's column that is sent because no --prompt says what to ask; empty elsewhere."""
         self._input = found
@@ -124,6 +128,9 @@ class Source:
             with opened(found) as file:
                 table = self._open_table(file)
             self.columns, self.guessed = table.columns, table.guessed
+            # A table of tabs that is named so becomes a .csv, which is one of commas.
+            known = self.format is InputFormat.TSV or table.delimiter == ","
+            self.delimiter, self.marked = "" if known else table.delimiter, head.startswith(BOM)
 
     def __enter__(self) -> Self:
         return self

@@ -31,7 +31,7 @@ def line_writer(form: OutputFormat, batch_id: str, spec: BatchSpec) -> tuple[byt
         case OutputFormat.CSV:
             from batchwright.wire.table_lines import TableLines
 
-            table = TableLines(spec.csv_columns)
+            table = TableLines(spec.csv_columns, delimiter=spec.csv_delimiter or ",", mark=spec.csv_mark)
             return table.header(), table.line
         case _:
             assert_never(form)

@@ -55,10 +55,10 @@ class TableDecoder:
             self._skipped += 1
         if not first.strip():
             raise EmptyTable("the table is empty: a header with the columns' names is expected in its first line")
-        self._delimiter = delimiter or _find_delimiter(first)
+        self.delimiter = delimiter or _find_delimiter(first)
         self._text = ""
         """The physical line that the CSV reader was given last."""
-        self._reader = csv.reader(self._given(first, source), delimiter=self._delimiter, strict=True)
+        self._reader = csv.reader(self._given(first, source), delimiter=self.delimiter, strict=True)
         try:
             header = next(self._reader)
         except csv.Error as error:
@@ -124,10 +124,10 @@ class TableDecoder:
         over several lines (a quote that was never closed takes in others' lines)."""
         if self._skipped + self._reader.line_num != line:
             return []
-        return next(csv.reader([self._text], delimiter=self._delimiter), [])
+        return next(csv.reader([self._text], delimiter=self.delimiter), [])
 
     def _joined(self, fields: list[str]) -> bytes:
-        return self._delimiter.join(fields).encode("utf-8")
+        return self.delimiter.join(fields).encode("utf-8")
 
 
 def _find_delimiter(header: str) -> str:

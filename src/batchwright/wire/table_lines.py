@@ -2,7 +2,8 @@
 
 Own columns are written as they came in, so that a table survives the round trip. The added ones hold text that a model
 or a vendor wrote, so a text that a spreadsheet would take for a formula gets an apostrophe in front. An added column
-whose name the input has already is written with `_2` (`_3` ...) behind it. Quoting and line ends are RFC 4180's.
+whose name the input has already is written with `_2` (`_3` ...) behind it. Quoting and line ends are RFC 4180's; the
+delimiter and a byte-order mark are the input's, so that the spreadsheet which wrote it reads this too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from batchwright.core import row_map
 from batchwright.core.failures import KINDS, Flag
 from batchwright.core.rows import RowView
-from batchwright.wire.json_text import whole_characters
+from batchwright.wire.json_text import BOM, whole_characters
 from batchwright.wire.reply import NULL, read_reply
 from batchwright.wire.results import cost_text, failure_message, kind_of_end
 
@@ -41,9 +42,10 @@ _read_any = msgspec.json.Decoder().decode
 
 
 class TableLines:
-    """Writes one table. `columns` are the input's own (`BatchSpec.csv_columns`); empty for input that was no table."""
+    """Writes one table. `columns`, `delimiter` and `mark` are the input's own (`BatchSpec.csv_columns` and the two below
+    it); no columns: the input was no table."""
 
-    def __init__(self, columns: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str], *, delimiter: str = ",", mark: bool = False) -> None:
         self._own = tuple(columns)
         first = self._own or WITHOUT_COLUMNS
         taken = set(first)
@@ -58,10 +60,11 @@ class TableLines:
             added.append(free)
         self.names: tuple[str, ...] = (*first, *added)
         self._sink = _Sink()
-        self._write = csv.writer(self._sink, lineterminator="\r\n").writerow
+        self._mark = BOM if mark else b""
+        self._write = csv.writer(self._sink, delimiter=delimiter, lineterminator="\r\n").writerow
 
     def header(self) -> bytes:
-        return self._line(list(self.names))
+        return self._mark + self._line(list(self.names))
 
     def line(self, view: RowView) -> bytes:
         """One record, with its line end; a text with line breaks makes it more than one physical line."""
