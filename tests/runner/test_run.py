@@ -306,7 +306,8 @@ def test_whoever_ends_a_batch_without_a_file_is_told_of_export(
     again = asyncio.run(go_on(batch_id, delivery, Pace(), seams))
     assert (again.closing, "sent earlier: 3 requests" in again.text) == (outcome.closing, True)
     watching = Delivery(nothing=True, command=("batchwright", "watch"))
-    assert asyncio.run(look_on(batch_id, watching, seams)).closing == (word,)
+    looked = word.replace("them:", "them where no run has:")
+    assert asyncio.run(look_on(batch_id, watching, seams)).closing == (looked,), "it cannot know"
     elsewhere = replace(watching, nothing=False, output=Path("mine.jsonl"))
     (say,) = asyncio.run(look_on(batch_id, elsewhere, seams)).closing
     assert f"batchwright export {batch_id} -o mine.jsonl" in say, "who looked on with a place of his own has no file"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from batchwright.core.checkup import Checked
 
 DEFAULT_TIMEOUT = "10s"
+VERDICT_COLUMNS = 9
 
 
 @click.command(name="check")
@@ -65,16 +68,21 @@ def check_command(ask: bool, timeout_s: float, as_json: bool, **given: Any) -> i
 
 def _print_text(findings: Sequence[Checked]) -> None:
     from batchwright.cli.screen import is_table, safe_text
+    from batchwright.runner.line_breaks import columns_of, fitted
 
+    columns = columns_of(sys.stdout)
     for finding in findings:
         texts = [finding.verdict.value, finding.subject, finding.found, finding.expected]
         if not is_table():
             click.echo("\t".join(safe_text(text) for text in (*texts, finding.remedy)))
             continue
         verdict, subject, found, expected = (safe_text(text) for text in texts)
-        click.echo(f"{verdict:<8} {subject}: {found}" + (f"; expected {expected}" if expected else ""))
+        line = f"{verdict:<8} {subject}: {found}" + (f"; expected {expected}" if expected else "")
+        click.echo(fitted(line, columns, hang=VERDICT_COLUMNS))
         for line in finding.remedy.splitlines():
-            click.echo(f"{'':<8} {line}")
+            # Lines that are set in are to be copied into a file.
+            told = line if line.startswith(" ") else fitted(line, columns - VERDICT_COLUMNS)
+            click.echo(indent(told, " " * VERDICT_COLUMNS))
 
 
 def _sum_text(count: int, errors: int, warnings: int) -> str:

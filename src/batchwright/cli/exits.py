@@ -89,7 +89,9 @@ def _code_of_error(error: Exception) -> int:
 
 def say(text: str) -> None:
     """Says it on stderr; one that is closed, full or unread is no reason to end otherwise."""
-    _say_by(lambda: click.echo(text, err=True))
+    from batchwright.runner.line_breaks import columns_of, fitted
+
+    _say_by(lambda: click.echo(fitted(text, columns_of(sys.stderr)), err=True))
 
 
 def _say_by(call: Callable[[], None]) -> None:

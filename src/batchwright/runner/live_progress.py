@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchwright.runner.figures import count_text, duration_text, plural, rate_text, shown_text
+from batchwright.runner.line_breaks import fitted
 from batchwright.runner.progress_text import (
     MAX_LANES,
     cost_text,
@@ -51,7 +52,7 @@ class LiveProgress:
 
     def say(self, text: str) -> None:
         with suppress(OSError, ValueError):  # a terminal that is gone is no reason to fail a run
-            self._console.print(Text(text), soft_wrap=True)
+            self._console.print(Text(fitted(text, self._console.width)), soft_wrap=True)
 
     def reading(self, rows: int) -> None:
         if self._rows_due(rows):

@@ -128,7 +128,9 @@ def with_word_of_export(outcome: RunOutcome, delivery: Delivery, *, wrote: bool 
         if delivery.nothing
         else commands.export(batch_id, delivery)
     )
-    word = f"The answers are kept. This writes them: {how}"
+    # Whether a run has written them, or will, is not known to one who looks on.
+    unless = " where no run has" if delivery.nothing and not wrote else ""
+    word = f"The answers are kept. This writes them{unless}: {how}"
     return replace(outcome, closing=(*outcome.closing, word))
 
 

@@ -8,6 +8,7 @@ from typing import TextIO
 
 from batchwright.core.batch_state import BatchState
 from batchwright.runner.figures import count_text, plural
+from batchwright.runner.line_breaks import columns_of, fitted
 from batchwright.runner.progress_text import plain_line, waiting_texts
 from batchwright.runner.seams import Snapshot
 
@@ -96,4 +97,4 @@ class NoProgress:
 def _print(stream: TextIO, text: str) -> None:
     """A closed or broken stderr is no reason to fail a run."""
     with suppress(OSError, ValueError):
-        print(text, file=stream, flush=True)
+        print(fitted(text, columns_of(stream)), file=stream, flush=True)

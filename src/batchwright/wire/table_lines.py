@@ -42,8 +42,8 @@ _read_any = msgspec.json.Decoder().decode
 
 
 class TableLines:
-    """Writes one table. `columns`, `delimiter` and `mark` are the input's own (`BatchSpec.csv_columns` and the two below
-    it); no columns: the input was no table."""
+    """Writes one table. `columns`, `delimiter` and `mark` are the input's own (`BatchSpec.csv_columns`, ...); without
+    columns the input was no table."""
 
     def __init__(self, columns: Sequence[str], *, delimiter: str = ",", mark: bool = False) -> None:
         self._own = tuple(columns)
