@@ -24,7 +24,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine()
 
     @asynccontextmanager
-    async def open_batches(settings: Settings) -> AsyncIterator[Batches]:
+    async def open_batches(settings: Settings, *, say: Callable[[str], None]) -> AsyncIterator[Batches]:
         yield made
 
     def asked(name: str) -> Callable[..., Any]:

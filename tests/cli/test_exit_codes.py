@@ -83,7 +83,7 @@ machine = Machine()
 asyncio.run(machine.add("batch_many", *[Flag.PLAIN] * 20000))
 
 @asynccontextmanager
-async def open_batches(settings):
+async def open_batches(settings, *, say):
     yield machine
 
 assemble.open_batches = open_batches

@@ -22,7 +22,7 @@ from batchwright.fabric.system import SystemChance
 from batchwright.http.open import open_http_client
 from batchwright.ports.http import Timeouts
 from support.loop_clock import LoopClock
-from support.raw_server import Peer, Script, raw_server
+from support.raw_server import Peer, Script, free_port, raw_server
 from support.scripted_service import KEY, ScriptedService
 
 T = TypeVar("T")
@@ -66,6 +66,31 @@ def run(base_url: str, work: Callable[[AsyncBatches], Awaitable[T]], clock: Pati
             return await work(batches)
 
     return asyncio.run(main())
+
+
+def test_a_service_that_cannot_be_reached_is_told_of_while_it_is_asked_again() -> None:
+    class Unlucky(SystemChance):
+        def random(self) -> float:
+            return 1.0
+
+    said: list[str] = []
+
+    async def main() -> None:
+        http = open_http_client(Timeouts(connect_s=5, first_byte_s=10, total_s=10), environ={})
+        url = f"http://127.0.0.1:{free_port()}"
+        asker = Asker(
+            http, base_url=url, api_key="", clock=PatientClock(), chance=Unlucky(), agent="test", report=said.append
+        )
+        try:
+            with pytest.raises(errors.NoAnswer):
+                await AsyncBatches(asker).get("batch_1")
+        finally:
+            await http.close()
+
+    asyncio.run(main())
+    (text,) = said
+    assert "cannot be reached" in text
+    assert text.endswith("; it is asked again, 3 times at most")
 
 
 def test_a_life_against_a_service_like_infrai(service: ScriptedService) -> None:

@@ -153,6 +153,16 @@ def test_nothing_is_promised_while_nothing_moves() -> None:
     assert slow.rows_per_s() > 0, "rows that come rarely come all the same"
 
 
+def test_a_process_that_was_stopped_for_a_while_has_no_pace_of_that_time() -> None:
+    meter = Meter(0.0, 0)
+    for second in range(1, 11):
+        meter.note(float(second), second * 100)
+    meter.note(610.0, 1_010)
+    assert (meter.rows_per_s(), meter.eta_s(900)) == (0.0, -1.0)
+    meter.note(611.0, 1_110)
+    assert meter.rows_per_s() == pytest.approx(100.0)
+
+
 def test_lanes_keep_their_places() -> None:
     busy = replace(SLOW_LANE, in_flight=8)
     idle = replace(LANE, in_flight=0)

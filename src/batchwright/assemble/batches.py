@@ -25,12 +25,13 @@ from batchwright.settings import Settings
 
 
 @asynccontextmanager
-async def open_batches(settings: Settings) -> AsyncIterator[Batches]:
-    """This machine's batches, or those of the service that the settings name. Here the sweeper makes one pass first."""
+async def open_batches(settings: Settings, *, say: Callable[[str], None] | None = None) -> AsyncIterator[Batches]:
+    """This machine's batches, or those of the service that the settings name. Here the sweeper makes one pass first.
+    `say` hears of a service's answers that are long in coming."""
     if settings.service is not None:
         from batchwright.assemble.client import open_service_batches  # only where one is asked
 
-        async with open_service_batches(settings, settings.service) as there:
+        async with open_service_batches(settings, settings.service, say=say) as there:
             yield there
         return
     async with open_machine(settings) as machine:

@@ -52,7 +52,9 @@ class OpenService:
         await self.http.close()
 
 
-def open_service(address: ServiceAddress, environ: Mapping[str, str] = os.environ) -> OpenService:
+def open_service(
+    address: ServiceAddress, environ: Mapping[str, str] = os.environ, *, report: Callable[[str], None] | None = None
+) -> OpenService:
     """To be called, and used, inside one running loop. Raises UsageError for an address or a key that cannot be used,
     and where there is no key."""
     timeouts = Timeouts(first_byte_s=address.timeout_s, total_s=address.timeout_s)
@@ -65,6 +67,7 @@ def open_service(address: ServiceAddress, environ: Mapping[str, str] = os.enviro
         chance=SystemChance(),
         agent=_agent(),
         max_retries=address.max_retries,
+        report=report,
     )
     return OpenService(asker=asker, http=http)
 
@@ -99,8 +102,11 @@ async def open_service_vendor(destination: Destination, http: HttpClient, key: s
 
 
 @asynccontextmanager
-async def open_service_batches(settings: Settings, service: Destination) -> AsyncIterator[Batches]:
-    """A service's batches, as the commands see those of this machine."""
+async def open_service_batches(
+    settings: Settings, service: Destination, *, say: Callable[[str], None] | None = None
+) -> AsyncIterator[Batches]:
+    """A service's batches, as the commands see those of this machine. `say` hears of answers that
+    are long in coming."""
     opened = open_service(
         ServiceAddress(
             base_url=service.base_url,
@@ -108,6 +114,7 @@ async def open_service_batches(settings: Settings, service: Destination) -> Asyn
             transport=settings.transport.value,
         ),
         settings.process_environment(),
+        report=say,
     )
     try:
         yield ServiceBatches(opened.asker, service)

@@ -94,7 +94,7 @@ async def seams_there(settings: Settings, display: Display, *, sends: bool) -> A
 
     try:
         with interrupts_of_process(asyncio.get_running_loop()) as interrupts:
-            async with open_service_batches(settings, settings.service) as batches:
+            async with open_service_batches(settings, settings.service, say=display.say) as batches:
                 yield Seams(
                     batches=batches,
                     workers=ServiceWorkers(),

@@ -10,12 +10,12 @@ from batchwright.assemble.hosting import Say, WorkerOrder, working
 from batchwright.assemble.machine import Machine
 from batchwright.assemble.seams import seams_here
 from batchwright.fabric.hosting import RunningWorker
-from batchwright.fabric.system import SystemClock
 from batchwright.runner.ended import EndedBatches
 from batchwright.runner.progress_text import work_line
 from batchwright.runner.seams import Display, Seams
 from batchwright.settings import Settings
 from batchwright.settings.frozen import freeze
+from batchwright.store.open import shown_url
 
 TELL_EVERY_S = 5.0
 
@@ -27,7 +27,7 @@ async def work(settings: Settings, *, until_idle: bool, display: Display) -> int
         async with _hosted(machine, display.say, until_idle=until_idle) as worker:
             ending = asyncio.create_task(_end_on_interrupt(worker, seams), name="interrupts")
             ended = EndedBatches(seams.batches)
-            telling = asyncio.create_task(_tell_of_work(worker, ended, machine.clock, display.say), name="telling")
+            telling = asyncio.create_task(_tell_of_work(worker, ended, machine, display.say), name="telling")
             try:
                 await worker.wait()
             finally:
@@ -69,9 +69,11 @@ async def _hosted(machine: Machine, say: Say, *, until_idle: bool) -> AsyncItera
             await workers.stop(grace=False)
 
 
-async def _tell_of_work(worker: RunningWorker, ended: EndedBatches, clock: SystemClock, say: Say) -> None:
+async def _tell_of_work(worker: RunningWorker, ended: EndedBatches, machine: Machine, say: Say) -> None:
     """A line now and then about what the worker does, one when it has nothing to do, and one a batch that ended."""
-    say("Working on the batches of this machine; Ctrl-C ends. Answers are kept; `batchwright export` writes them.")
+    clock, database = machine.clock, machine.settings.database
+    place = shown_url(database) if database else "this machine"
+    say(f"Working on the batches of {place}; Ctrl-C ends. Answers are kept; `batchwright export` writes them.")
     told = ""
     await ended.texts()
     await clock.sleep(TELL_EVERY_S)  # before that "no rows to send" would only mean that none was looked for yet

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TypeVar, assert_never
 
 from batchwright.client.calls import Call
@@ -29,6 +29,8 @@ T = TypeVar("T")
 MAX_RETRIES = 4
 FIRST_WAIT_S = 0.5
 MOST_WAIT_S = 8.0
+QUIET_S = 1.0
+"""Waits for less than that in all are not told of."""
 LONGEST_WAIT_S = 60.0
 """A limit of requests a minute is over by then."""
 AHEAD_BYTES = 1024 * 1024
@@ -50,13 +52,16 @@ class Asker:
         chance: Chance,
         agent: str,
         max_retries: int = MAX_RETRIES,
+        report: Callable[[str], None] | None = None,
     ) -> None:
-        """`base_url` may end in /v1. `api_key` empty: none is sent. Raises UsageError for what cannot be sent."""
+        """`base_url` may end in /v1. `api_key` empty: none is sent. `report` hears of a
+        call that takes long because it is asked again, once a call. Raises UsageError for what cannot be sent."""
         self.base_url = _VERSION.sub("", base_url.strip()).rstrip("/")
         self.clock = clock
         self.chance = chance
         self._http = http
         self._max_retries = max_retries
+        self._report = report
         self._headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": agent}
         if api_key:
             if not can_be_sent(api_key):
@@ -69,7 +74,7 @@ class Asker:
 
     async def ask(self, call: Call[T]) -> T:
         """Raises ServiceError, of the class that fits (`client.errors`)."""
-        attempt, unheard = 0, False
+        attempt, unheard, waits_s, told = 0, False, 0.0, self._report is None
         while True:
             try:
                 return call.read(self._read(await self._send(call)))
@@ -77,6 +82,10 @@ class Asker:
                 unheard = unheard or (isinstance(error, NoAnswer) and error.may_have_arrived)
                 error.unheard = unheard
                 wait_s = self._wait_s(error, call.repeatable, attempt)
+                waits_s += wait_s
+                if self._report is not None and not told and waits_s > QUIET_S:
+                    self._report(f"{error}; it is asked again, {self._max_retries - attempt} times at most")
+                    told = True
             await self.clock.sleep(wait_s)
             attempt += 1
 

@@ -21,6 +21,9 @@ class Meter:
     def note(self, now_s: float, ended: int) -> None:
         if ended != self._samples[-1][1]:
             self._moved_s = now_s
+        if now_s - self._samples[-1][0] > WINDOW_S:
+            # Nobody looked for so long: the process was stopped, or its machine slept. That is no pace.
+            self._samples.clear()
         self._samples.append((now_s, ended))
         # One sample older than the window stays: the rate is taken from there.
         while len(self._samples) > 2 and self._samples[1][0] <= now_s - WINDOW_S:
