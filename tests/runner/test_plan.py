@@ -134,7 +134,7 @@ def test_a_database_that_was_named_is_named_by_every_command_that_goes_on() -> N
     assert commands.export("batch_1", delivery) == f"batchwright export batch_1 --database={url}"
     assert commands.retry("batch_1", delivery) == f"batchwright retry batch_1 --database={url}"
     looks = ("batchwright", "status", "--database", url, "--json")
-    for verb in (commands.cancel, commands.watch, commands.resume):
+    for verb in (commands.cancel, commands.pause, commands.watch, commands.resume):
         assert verb("batch_1", looks).endswith(f" batch_1 --database {url}")
     assert commands.work(looks) == f"batchwright work --database {url}"
     spent = replace(paused(PauseCause.KEY_BUDGET), tenant=Tenant("bob", "key_7"))

@@ -212,11 +212,11 @@ def _say_notes(error: Exception) -> None:
 
 def _say_place(text: str) -> None:
     """Where the database was named on the command line, so must it be for the commands that a message names."""
-    from batchwright.cli.options import DATABASE_OPTION, given_database
+    from batchwright.cli.options import given_stores
 
-    url = given_database().get(DATABASE_OPTION)
-    if url and "`batchwright " in text:
-        say(f"Commands that are named here need --database {shlex.quote(url)} too.")
+    if (given := given_stores()) and "`batchwright " in text:
+        words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)]
+        say(f"Commands that are named here need {shlex.join(words)} too.")
 
 
 def _debug() -> bool:

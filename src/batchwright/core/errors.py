@@ -128,12 +128,12 @@ class DiskFull(StoreAway):
     awaited = "room on the disk"
 
 
-AWAY_MAX_S = 600.0
-"""So long a process that is at work waits for a database that is away, or for room on its disk, before it ends: a
-restart, a failover and an upgrade are over by then. What it holds are answers that were paid for."""
-
-
 class ObjectsAway(StoreAway):
     """What was to be done can be done again, as it is, once the store answers."""
 
     awaited = "the object store"
+
+
+AWAY_MAX_S = 600.0
+"""So long a process that is at work waits for a database that is away, or for room on its disk, before it ends: a
+restart, a failover and an upgrade are over by then. What it holds are answers that were paid for."""

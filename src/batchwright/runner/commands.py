@@ -14,7 +14,7 @@ from batchwright.runner.request import Delivery
 CAP_FLAG = "--max-cost"
 FRESH_FLAG = "--fresh"
 SERVICE_FLAGS = ("--service", "--service-key-env")
-DATABASE_FLAG = "--database"
+STORE_FLAGS = ("--database", "--blobs", "--blobs-endpoint")
 
 
 def again(command: Sequence[str]) -> str:
@@ -74,7 +74,7 @@ def _is_paused_by(status: BatchStatus, cause: PauseCause) -> bool:
 
 
 def more_for_key(key_id: str, command: Sequence[str] = ()) -> list[str]:
-    return ["batchwright", "keys", "budget", key_id, "USD", *_values(command, (DATABASE_FLAG,))]
+    return ["batchwright", "keys", "budget", key_id, "USD", *_values(command, STORE_FLAGS)]
 
 
 def with_cap(command: Sequence[str], cap_picousd: int) -> str:
@@ -101,7 +101,7 @@ def resume(batch_id: str, command: Sequence[str] = ()) -> str:
 
 
 def work(command: Sequence[str] = ()) -> str:
-    return shlex.join(["batchwright", "work", *_values(command, (DATABASE_FLAG,))])
+    return shlex.join(["batchwright", "work", *_values(command, STORE_FLAGS)])
 
 
 def export_anywhere(batch_id: str, command: Sequence[str] = ()) -> str:
@@ -114,7 +114,7 @@ def cancel(batch_id: str, command: Sequence[str] = ()) -> str:
 
 
 def pause(batch_id: str, command: Sequence[str] = ()) -> str:
-    return shlex.join(["batchwright", "pause", batch_id, *_service_words(command)])
+    return shlex.join(["batchwright", "pause", batch_id, *_place_words(command)])
 
 
 def watch(batch_id: str, command: Sequence[str] = ()) -> str:
@@ -132,10 +132,10 @@ def _with_output(verb: str, batch_id: str, delivery: Delivery) -> list[str]:
 
 
 def _place_words(command: Sequence[str]) -> list[str]:
-    """What names the database or, of a command on a service's batch, the service. (The batch of a `run` through one is
-    here.)"""
+    """What names the database and the store of its bodies or, of a command on a service's batch, the service. (The
+    batch of a `run` through one is here.)"""
     runs = len(command) > 1 and command[1] == "run"
-    return _values(command, (DATABASE_FLAG,) if runs else (DATABASE_FLAG, *SERVICE_FLAGS))
+    return _values(command, STORE_FLAGS if runs else (*STORE_FLAGS, *SERVICE_FLAGS))
 
 
 def _values(command: Sequence[str], flags: Sequence[str]) -> list[str]:
