@@ -49,7 +49,7 @@ def test_a_batch_through_every_verb(command: Command, tmp_path: Path) -> None:
     assert "\x1b" not in first.stderr
 
     (listed,) = [line.split("\t") for line in command("list").stdout.splitlines()]
-    assert listed[1:6] == ["completed", str(ROWS), "0", "0", str(ROWS)]
+    assert listed[1:7] == ["completed", str(ROWS), "0", "0", "0", str(ROWS)]
     batch_id = listed[0]
     status = json.loads(command("status", batch_id.removeprefix("batch_")[:6], "--json").stdout)
     assert (status["batch_id"], status["terminal"], status["cost"]["complete"]) == (batch_id, True, True)
