@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from batchwright.assemble.machine import open_machine
-from batchwright.core.batch_spec import LaneKey
+from batchwright.core.batch_spec import LaneKey, split_lane
 from batchwright.core.errors import UsageError
 from batchwright.core.quarantine import Quarantine
 from batchwright.core.routes import LOCAL
@@ -72,8 +72,8 @@ async def close_lanes(settings: Settings, text: str, reason: str) -> tuple[Quara
         machine.store.set_quarantine(fact)
         fleet = machine.store.fleet()
     known = {LOCAL.vendor, *(place.vendor for place in settings.destinations)}
-    known |= {LaneKey.parse(use.lane).vendor for row in fleet.workers for use in row.uses}
-    known |= {LaneKey.parse(pause.lane).vendor for pause in fleet.pauses}
+    known |= {_key_of(use.lane).vendor for row in fleet.workers for use in row.uses}
+    known |= {_key_of(pause.lane).vendor for pause in fleet.pauses}
     return fact, vendor in known
 
 
@@ -102,7 +102,7 @@ async def open_lanes(settings: Settings, text: str) -> tuple[bool, int]:
 
 
 def _key_of(lane: str) -> LaneKey:
-    return LaneKey.parse(lane.rpartition("#")[0])
+    return LaneKey.parse(split_lane(lane)[0])
 
 
 def _parted(text: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import assert_never
 
 from batchwright.assemble.machine import Machine
-from batchwright.core.batch_spec import LaneKey
+from batchwright.core.batch_spec import LaneKey, split_lane
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.errors import StoreError
 from batchwright.core.failures import FailureKind
@@ -107,5 +107,5 @@ def _met(reason: str) -> str:
 
 def _lane_text(lane: str) -> str:
     """ "openai, model gpt-4o" of "openai|OPENAI_API_KEY|gpt-4o#01234567"."""
-    key = LaneKey.parse(lane.rpartition("#")[0])
+    key = LaneKey.parse(split_lane(lane)[0])
     return f"{key.vendor}, model {key.model}" if key.model else key.vendor

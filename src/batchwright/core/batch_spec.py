@@ -85,6 +85,18 @@ Routes = dict[str, tuple[RouteStep, ...]]
 """By the model name that rows give; the choices in the order in which they are tried."""
 
 
+def name_of_lane(key: LaneKey, destination: Destination) -> str:
+    """What a lane is called among workers: its key, `#` and the digest of the place it leads to. Two batches whose
+    lanes read alike may lead to different places, and those of one are nothing to the other."""
+    return f"{key}#{place_digest(destination)}"
+
+
+def split_lane(name: str) -> tuple[str, str]:
+    """Of a lane's name: its key as it is written (`LaneKey.parse` reads it), and the digest of its place."""
+    text, _, place = name.rpartition("#")
+    return text, place
+
+
 def place_digest(destination: Destination) -> str:
     """Eight hex digits that differ where rows would go somewhere else, be read otherwise, or have another key."""
     place = msgspec.structs.replace(destination, models=(), region="", unusable="")

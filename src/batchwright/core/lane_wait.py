@@ -7,6 +7,8 @@ from typing import assert_never
 
 import msgspec
 
+from batchwright.core.batch_spec import split_lane
+
 
 class WaitCause(StrEnum):
     PAUSED = "paused"
@@ -27,7 +29,7 @@ class LaneWait(msgspec.Struct, frozen=True, array_like=True):
     """Moments are milliseconds since the epoch."""
 
     lane: str
-    """What it is called among workers: a `LaneKey`, `#` and the digest of the place it leads to."""
+    """What it is called among workers (`core.batch_spec.name_of_lane`)."""
     cause: WaitCause
     reason: str
     """What was met, without when, and of QUARANTINED what the person said; empty for RATE_LIMIT."""
@@ -39,7 +41,7 @@ class LaneWait(msgspec.Struct, frozen=True, array_like=True):
     @property
     def lane_text(self) -> str:
         """As a `LaneKey` is written."""
-        return self.lane.rpartition("#")[0]
+        return split_lane(self.lane)[0]
 
     def is_over(self, now_ms: int) -> bool:
         """It ended by the clock, whoever tells of it."""

@@ -12,8 +12,8 @@ so that at every moment: the shares in use <= the shares told, and the sum of th
 
 A share is good for `SHARE_LEASE_S` after the heartbeat that told it. A worker that cannot tell stops sending to shared
 lanes then, and the others take its share for free somewhat later: however a worker dies, its share is in use again
-within `SILENT_S` and two beats. What a share leaves unspent is nobody's: it is not carried over to another minute, nor
-to another worker.
+within `SILENT_S` and a beat of the others. What a share leaves unspent is nobody's: it is not carried over to another
+minute, nor to another worker.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LaneUse(msgspec.Struct, frozen=True, array_like=True):
     """A lane that a worker sends to, as it tells the others."""
 
     lane: str
-    """What it is called among workers: a `LaneKey`, `#` and the digest of the place it leads to."""
+    """What it is called among workers (`core.batch_spec.name_of_lane`)."""
     in_flight: int = 0
     concurrency: int = 0
     """Rows that may be in flight there now."""
@@ -60,6 +60,11 @@ class LaneUse(msgspec.Struct, frozen=True, array_like=True):
     """Rows, smoothed; at least 1 for a worker that takes part in sharing the limit, 0 for one that does not."""
     share_ppm: int = 0
     """Of the limit, as it was in use when it was told, or was granted then."""
+
+
+def heard_lately(heartbeat_ms: int, now_ms: int) -> bool:
+    """Whether the shares that were told with this heartbeat still count; else they are free."""
+    return now_ms - heartbeat_ms <= SILENT_S * 1000
 
 
 def aim_ppm(own: float, others: Iterable[float]) -> int:

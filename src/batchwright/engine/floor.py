@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from batchwright.core import row_map
-from batchwright.core.batch_spec import Destination, LaneKey, place_digest
+from batchwright.core.batch_spec import Destination, LaneKey, name_of_lane
 from batchwright.core.gate import GATE_ROWS, Gate, GateRule
 from batchwright.core.lanes import Lane, LaneSettings
 from batchwright.core.pricing import Price
@@ -105,7 +105,7 @@ class Floor:
         self, key: LaneKey, destination: Destination, now_s: float, *, limits: LaneLimits = NO_LIMITS
     ) -> LaneDesk:
         """The desk of a lane that leads there, made where there is none yet. `limits`: those of the batch it is for."""
-        name = f"{key}#{place_digest(destination)}"
+        name = name_of_lane(key, destination)
         desk = self.desks.get(name)
         if desk is None:
             limits = self._limits(key, limits)
@@ -259,9 +259,8 @@ class Floor:
 
 
 def lane_name(key: LaneKey, destinations: Sequence[Destination]) -> str:
-    """What a lane is called among workers. Two batches whose lanes read alike may lead to different places: each has
-    its own destinations, and those of one are nothing to the other."""
-    return f"{key}#{place_digest(destination_of(key, destinations))}"
+    """What a lane of a batch with these destinations is called among workers."""
+    return name_of_lane(key, destination_of(key, destinations))
 
 
 def destination_of(key: LaneKey, destinations: Sequence[Destination]) -> Destination:

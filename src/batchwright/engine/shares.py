@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from batchwright.core.shares import BEAT_S, BEAT_SOON_S, SHARE_LEASE_S, SILENT_S, LaneUse, aim_ppm, countable_rows
+from batchwright.core.shares import BEAT_S, BEAT_SOON_S, SHARE_LEASE_S, LaneUse, aim_ppm, countable_rows, heard_lately
 from batchwright.ports.fleet import WorkerRow
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Shares:
         now_ms = self._clock.now_ms()
         told: dict[str, list[float]] = {}
         for row in others:
-            if now_ms - row.heartbeat_ms <= SILENT_S * 1000:
+            if heard_lately(row.heartbeat_ms, now_ms):
                 for use in row.uses:
                     told.setdefault(use.lane, []).append(use.demand)
         self._told_s = now_s

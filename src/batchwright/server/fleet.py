@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from starlette.responses import JSONResponse, Response
 
-from batchwright.core.batch_spec import LaneKey
+from batchwright.core.batch_spec import LaneKey, split_lane
 from batchwright.core.lane_wait import LaneWait, WaitCause
 from batchwright.core.quarantine import Quarantine, covering
 from batchwright.core.shares import WHOLE_PPM, LaneUse
@@ -34,14 +34,19 @@ class LaneStanding:
     """Empty: all of the vendor's."""
     place: str
     """Tells apart lanes that read alike and lead to different addresses; empty: of any."""
-    state: str
-    """`open`, or a `WaitCause`."""
+    cause: WaitCause | None
+    """None: nothing holds it back."""
     reason: str
     """A sentence; empty for an open lane."""
     since_ms: int
     """Of what holds it back; 0 for an open lane."""
     uses: tuple[tuple[str, LaneUse], ...]
     """(worker's name, what it told), in the order of the workers' start."""
+
+    @property
+    def state(self) -> str:
+        """In a word."""
+        return OPEN if self.cause is None else self.cause.value
 
     @property
     def in_flight(self) -> int:
@@ -79,20 +84,21 @@ def _standing(
     name: str, uses: tuple[tuple[str, LaneUse], ...], held: tuple[LaneWait | None, tuple[Quarantine, ...], int]
 ) -> LaneStanding:
     wait, quarantines, now_ms = held
-    text, _, place = name.rpartition("#")
+    text, place = split_lane(name)
     key = LaneKey.parse(text)
-    state, reason, since_ms = OPEN, "", 0
+    cause: WaitCause | None = None
+    reason, since_ms = "", 0
     closed = covering(quarantines, key)
     if closed is not None:
-        state, reason, since_ms = WaitCause.QUARANTINED.value, closed.sentence, closed.since_ms
+        cause, reason, since_ms = WaitCause.QUARANTINED, closed.sentence, closed.since_ms
     elif wait is not None and wait.cause is not WaitCause.QUARANTINED:  # else: opened again, and not heard of yet
-        state, reason, since_ms = wait.cause.value, wait.sentence(now_ms), wait.since_ms
+        cause, reason, since_ms = wait.cause, wait.sentence(now_ms), wait.since_ms
     return LaneStanding(
         vendor=key.vendor,
         account=key.account,
         model=key.model,
         place=place,
-        state=state,
+        cause=cause,
         reason=reason,
         since_ms=since_ms,
         uses=uses,
@@ -105,7 +111,7 @@ def _closed(closed: Quarantine) -> LaneStanding:
         account="",
         model=closed.model,
         place="",
-        state=WaitCause.QUARANTINED.value,
+        cause=WaitCause.QUARANTINED,
         reason=closed.sentence,
         since_ms=closed.since_ms,
         uses=(),
@@ -175,7 +181,7 @@ def lane_json(lane: LaneStanding) -> dict[str, object]:
 
 
 def _lane_name(name: str) -> dict[str, object]:
-    key = LaneKey.parse(name.rpartition("#")[0])
+    key = LaneKey.parse(split_lane(name)[0])
     return {"vendor": key.vendor, "model": key.model or None}
 
 

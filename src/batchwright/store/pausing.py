@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, select, text, update
 
-from batchwright.core.batch_spec import LaneKey
+from batchwright.core.batch_spec import LaneKey, split_lane
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.quarantine import Quarantine
 from batchwright.ports.fleet import LanePause
@@ -93,7 +93,7 @@ def clear_lane(connection: Connection, lane: str) -> None:
 
 
 def release_lane(connection: Connection, lane: str) -> None:
-    reads = lane.rpartition("#")[0]
+    reads = split_lane(lane)[0]
     _release(connection, lambda named, texts: named == lane or reads in texts)
 
 
@@ -125,7 +125,7 @@ def release_lanes(connection: Connection, vendor: str, model: str) -> None:
     opened = Quarantine(vendor=vendor, model=model, reason="", since_ms=0)
 
     def concerns(named: str, texts: list[str]) -> bool:
-        lanes = (named.rpartition("#")[0], *texts)
+        lanes = (split_lane(named)[0], *texts)
         return any(opened.covers(LaneKey.parse(lane)) for lane in lanes if lane)
 
     _release(connection, concerns)
