@@ -72,6 +72,8 @@ SUPERSEDED = "superseded_at_ms > 0"
 IS_OBJECT = "object <> ''"
 """Of a blob."""
 PARKED = "state = 'parked'"
+LIVES = "dead = 0 AND ended = 0"
+"""Of a worker."""
 OF_BATCH = "batch_id <> ''"
 UNREADY = "state IN ('arriving', 'deleted') AND batch_id = ''"
 """Of an upload, as the next."""
@@ -385,11 +387,7 @@ worker = Table(
     UniqueConstraint("name", "incarnation", name="worker_by_name"),
     sqlite_autoincrement=True,
 )
-Index(
-    "worker_live",
-    worker.c.id,
-    **_only("dead = 0 AND ended = 0"),
-)
+Index("worker_live", worker.c.id, **_only(LIVES))
 
 pause = Table(
     "pause",

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, case, func, select, text
 
 from batchwright.ports.observer import Backlog, Spent
 from batchwright.store import pausing, queueing, workers
-from batchwright.store.schema import PICKABLE, batch, pick, usage, worker
+from batchwright.store.schema import LIVES, PICKABLE, batch, pick, usage, worker
 
 _BATCHES = (
     select(
@@ -17,7 +17,7 @@ _BATCHES = (
     .group_by("state")
 )
 _WAITING_SINCE = select(func.coalesce(func.min(pick.c.created_at_ms), 0)).where(text(PICKABLE))
-_WORKERS = select(func.count()).select_from(worker).where(text("dead = 0 AND ended = 0"))
+_WORKERS = select(func.count()).select_from(worker).where(text(LIVES))
 _SPENT = select(
     usage.c.vendor,
     usage.c.model,

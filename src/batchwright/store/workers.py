@@ -12,13 +12,13 @@ from sqlalchemy import Connection, Row, bindparam, func, select, text, update
 
 from batchwright.core import row_map
 from batchwright.core.lane_wait import LaneWait
-from batchwright.core.shares import SILENT_S, LaneUse, grants
+from batchwright.core.shares import LaneUse, grants, heard_lately
 from batchwright.core.worker_id import WorkerId
 from batchwright.core.worker_state import NOTHING_TOLD, WorkerState
 from batchwright.ports.fleet import FleetRow, Heard, WorkerRow
 from batchwright.store import backlog, dialect, ledger, pausing
 from batchwright.store.prepared import Prepared
-from batchwright.store.schema import HAS_HOLDER, segment, worker
+from batchwright.store.schema import HAS_HOLDER, LIVES, segment, worker
 
 _ADD = dialect.insert_or_keep(worker)
 # Locked, as its own checkpoints lock it: whoever takes a worker for dead waits for one that is on its way.
@@ -27,7 +27,7 @@ _OLDER = (
     .where(
         worker.c.name == bindparam("name"),
         worker.c.incarnation != bindparam("incarnation"),
-        text("dead = 0 AND ended = 0"),
+        text(LIVES),
     )
     .order_by(worker.c.id)
     .with_for_update()
@@ -37,19 +37,19 @@ _ONE = (
     .where(
         worker.c.name == bindparam("name"),
         worker.c.incarnation == bindparam("incarnation"),
-        text("dead = 0 AND ended = 0"),
+        text(LIVES),
     )
     .with_for_update()
 )
 _ID = select(worker.c.id).where(worker.c.name == bindparam("name"), worker.c.incarnation == bindparam("incarnation"))
-_LIVE = select(worker).where(text("dead = 0 AND ended = 0")).order_by(worker.c.id)
-_WAITS = Prepared(select(worker.c.waits).where(text("dead = 0 AND ended = 0 AND waits <> ''")))
+_LIVE = select(worker).where(text(LIVES)).order_by(worker.c.id)
+_WAITS = Prepared(select(worker.c.waits).where(text(LIVES), text("waits <> ''")))
 _BEAT = (
     update(worker)
     .where(
         worker.c.name == bindparam("of_name"),
         worker.c.incarnation == bindparam("of_incarnation"),
-        text("dead = 0 AND ended = 0"),
+        text(LIVES),
     )
     .values(
         heartbeat_ms=bindparam("now_ms"),
@@ -65,7 +65,7 @@ _DRAIN = (
     .where(
         worker.c.name == bindparam("of_name"),
         worker.c.incarnation == bindparam("of_incarnation"),
-        text("dead = 0 AND ended = 0"),
+        text(LIVES),
     )
     .values(draining=1)
 )
@@ -159,7 +159,7 @@ def _grants(connection: Connection, who: WorkerId, now_ms: int, uses: Sequence[L
     that raised their shares at once would not see each other. Who comes while another is at it keeps what it has, which
     is in what it told before, and asks again with its next heartbeat."""
     first = bool(dialect.try_turns(connection, ["shares of lanes"]))
-    lately = [row for row in live(connection) if now_ms - row.heartbeat_ms <= SILENT_S * 1000]
+    lately = [row for row in live(connection) if heard_lately(row.heartbeat_ms, now_ms)]
     if all(row.worker != who for row in lately):
         # Its shares ran out before anybody could hear of it again; others may have taken them for free.
         uses = [msgspec.structs.replace(use, share_ppm=0) for use in uses]
