@@ -5,7 +5,7 @@ take turns; within a batch a segment that was lost with its worker comes first, 
 rows by index: neither a backlog, nor a batch that stands still, nor accounts whose turn is later cost anything. A claim
 from one batch alone, as `run` makes, is nobody's turn and is charged to nobody.
 
-Rows that a lost lease left in doubt are dealt with here, once, under the new epoch (`core.doubt`).
+Rows that a lost lease left in doubt are dealt with in the same transaction (`store.resolving`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ from functools import partial
 from sqlalchemy import Connection, bindparam, func, select, text, update
 
 from batchwright.core import fair_share, row_map
-from batchwright.core.batch_spec import BatchSpec, LaneKey, VendorProtocol
-from batchwright.core.doubt import Resolution, resolve, suspects
+from batchwright.core.doubt import Resolution, suspects
 from batchwright.core.errors import ObjectsAway
 from batchwright.core.records import Record, SegmentInput, Tally
 from batchwright.ports.store import ClaimedSegment, ClaimRequest, SegmentKey
 from batchwright.store import backlog, inputs, ledger, parts, queueing
-from batchwright.store.batches import spec_of
-from batchwright.store.blobs import doubt_key
 from batchwright.store.bodies import Bodies, Outside, Reader
 from batchwright.store.connections import TryAgain
 from batchwright.store.fair_order import Candidate, FairOrder
@@ -34,7 +31,8 @@ from batchwright.store.folding import bases, fold
 from batchwright.store.parts import Frame, Merged, Place
 from batchwright.store.prepared import Prepared, StoredRow
 from batchwright.store.queueing import Served
-from batchwright.store.schema import PARKED, PICKABLE, WAITING, batch, pick, segment
+from batchwright.store.resolving import resolve_doubt, settle_doubt, window_of
+from batchwright.store.schema import PARKED, PICKABLE, WAITING, pick, segment
 from batchwright.wire import frames
 
 FIRST_EPOCH = 1
@@ -99,18 +97,6 @@ _TAKE = Prepared(
     )
     .returning(segment)
 )
-_SET_MAP = (
-    update(segment)
-    .where(segment.c.batch_id == bindparam("of_batch"), segment.c.number == bindparam("of_number"))
-    .values(
-        row_map=bindparam("new_map"),
-        open=bindparam("new_open"),
-        state=bindparam("new_state"),
-        holder=bindparam("new_holder"),
-        window=bindparam("new_window"),
-        charged=segment.c.charged * bindparam("keep_charge"),
-    )
-)
 _GIVE_BACK = (
     update(segment)
     .where(
@@ -121,7 +107,6 @@ _GIVE_BACK = (
     )
     .values(state="waiting", holder=0)
 )
-_BATCH = select(batch).where(batch.c.batch_id == bindparam("batch_id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,11 +281,11 @@ def _take(
     if row_map.RESERVED in row.row_map:
         # Rare, and it decides what is written: where it lies outside the transaction begins anew with it.
         known = _read(connection, row, taker.reader)
-        resolution = _resolve(connection, row, (known.input, bases(known.in_round, known.previous)))
+        resolution = resolve_doubt(connection, row, (known.input, bases(known.in_round, known.previous)))
         tally = resolution.tally
         tally.possible_picousd = ledger.charge_doubt(connection, key.batch_id, lost_with, tally.possible_picousd)
         place = Place(key, row.round, row.epoch, taker.number)
-        _settle_doubt(connection, place, (resolution, row, taker))
+        settle_doubt(connection, place, (resolution, row, taker.worker_id))
         known.in_round.update({record.row: record for record in resolution.records})
         if not row_map.count_open(resolution.row_map):
             claims.ended.append((place, _merge(connection, key, (resolution.row_map, taker.reader))))
@@ -377,68 +362,10 @@ def _previous(row: StoredRow, found: list[Frame]) -> dict[int, Record]:
     return {number: record for number, record in records.items() if row.previous_map[number]}
 
 
-def _resolve(connection: Connection, row: StoredRow, known: tuple[SegmentInput, dict[int, Record]]) -> Resolution:
-    segment_input, last = known
-    owner = connection.execute(_BATCH, {"batch_id": row.batch_id}).one()
-    spec = spec_of(owner)
-    worst = {}
-    if spec.max_cost_picousd >= 0:
-        worst = {number: item.worst_picousd for number, item in enumerate(segment_input.rows)}
-    return resolve(
-        lost_map=row.row_map,
-        last=last,
-        previous_map=row.previous_map,
-        worst_picousd=worst,
-        alone=bool(row.lost_alone),
-        policy=spec.on_uncertain,
-        max_attempts=spec.max_attempts,
-        asked_once=_asked_once(spec, segment_input),
-    )
-
-
-def _asked_once(spec: BatchSpec, segment_input: SegmentInput) -> frozenset[int]:
-    """Rows that go to a batch service and nowhere else: their chunks have a journal and idempotency keys."""
-    services = {
-        destination.vendor for destination in spec.destinations if destination.protocol is VendorProtocol.SERVICE
-    }
-    if not services:
-        return frozenset()
-    lanes = {at for at, lane in enumerate(segment_input.lanes) if LaneKey.parse(lane).vendor in services}
-    return frozenset(number for number, row in enumerate(segment_input.rows) if row.lane in lanes and not row.route)
-
-
-def _settle_doubt(connection: Connection, place: Place, what: tuple[Resolution, StoredRow, Taker]) -> None:
-    """Writes what became of the doubt: notes under the new epoch, the taker's tally, the map."""
-    resolution, row, taker = what
-    key = place.key
-    packed = frames.pack_records(resolution.records)
-    parts.write(connection, doubt_key(key.batch_id, key.number, place.epoch), [(place, packed)])
-    ledger.add_tally(connection, key.batch_id, (place.round, taker.worker_id), resolution.tally)
-    still_open = row_map.count_open(resolution.row_map)
-    values = {
-        "of_batch": key.batch_id,
-        "of_number": key.number,
-        "new_map": resolution.row_map,
-        "new_open": still_open,
-        "new_state": "held" if still_open else "settled",
-        "new_holder": taker.worker_id if still_open else 0,
-        "new_window": _window(row, resolution),
-        "keep_charge": int(still_open > 0),
-    }
-    connection.execute(_SET_MAP, values)
-
-
-def _window(row: StoredRow, resolution: Resolution | None) -> int:
-    """A window narrows with each death and stands until an outcome is checkpointed; doubt without a death sets none."""
-    if resolution is None or not row.deaths:
-        return int(row.window)
-    return resolution.window
-
-
 def _claimed(row: StoredRow, known: Known, resolution: Resolution | None) -> ClaimedSegment:
     in_round = known.in_round
     new_map = row.row_map if resolution is None else resolution.row_map
-    window = _window(row, resolution)
+    window = window_of(row, resolution)
     if resolution is not None:
         first = resolution.first
     else:
