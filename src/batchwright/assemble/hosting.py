@@ -13,11 +13,10 @@ from batchwright.assemble.tracing import tracing
 from batchwright.assemble.vendors import open_vendors
 from batchwright.assemble.workers import start_worker
 from batchwright.engine.worker_settings import LaneLimits
+from batchwright.fabric.hosting import Say
 from batchwright.fabric.in_process import LoopWorker
 from batchwright.settings.frozen import FrozenSettings
 from batchwright.store.open import open_store
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

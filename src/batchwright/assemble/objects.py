@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from batchwright.fabric.system import SystemChance
 from batchwright.settings import Settings
+from batchwright.settings.values import WORDS_OF_TRUE
 from batchwright.store.object_exports import StoredExports
 from batchwright.store.object_files import StoredFiles
 from batchwright.store.object_store import ObjectPlace, open_objects
@@ -11,7 +12,6 @@ from batchwright.store.open import Outlying
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 """The first that is set, as others read them."""
-WORDS_OF_TRUE = ("1", "true", "yes", "on")
 
 
 def object_place(settings: Settings, url: str) -> ObjectPlace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.pricing import Price
 from batchwright.engine.bounds import LanePrices
 from batchwright.fabric.system import SystemClock, utc_day
@@ -22,9 +22,9 @@ class Prices:
         self._pricer: Pricer | None = None
 
     def __call__(self, destination: Destination, model: str) -> Price | None:
-        if destination.protocol == "service":
+        if destination.protocol is VendorProtocol.SERVICE:
             return None  # what its rows cost it says itself; a vendor's own price is not what it bills
-        name = destination.vendor if destination.protocol == "openai" else destination.protocol
+        name = destination.vendor if destination.protocol is VendorProtocol.OPENAI else destination.protocol
         return self.load().price(name, model, destination.base_url)
 
     def load(self) -> Pricer:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from batchwright.assemble.machine import Machine, set_clock
 from batchwright.core.errors import BatchwrightError
 from batchwright.engine.sweeper import SWEEP_EVERY_S
 from batchwright.engine.writer import StoreThread
+from batchwright.fabric.hosting import Say
 
 MS = 1000
-Say = Callable[[str], None]
 
 
 @asynccontextmanager
-async def swept(machine: Machine, say: Callable[[str], None], *, retention_s: float = 0.0) -> AsyncIterator[None]:
+async def swept(machine: Machine, say: Say, *, retention_s: float = 0.0) -> AsyncIterator[None]:
     """The sweeper runs on beside every command that stays: the rows of another worker that dies meanwhile would
     otherwise be held, and waited for, for ever."""
     # On a server a pass that deletes for seconds is to hold up no heartbeat and no checkpoint of this process; a state

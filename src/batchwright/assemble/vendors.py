@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from batchwright.assemble.home import has_batch, store_mark
 from batchwright.core.batch_spec import Destination
+from batchwright.fabric.hosting import Say
 from batchwright.fabric.system import SystemClock
 from batchwright.http.open import open_http_client
 from batchwright.ports.http import HttpClient, Timeouts
@@ -17,7 +18,6 @@ from batchwright.store.file_locks import FileLocks
 from batchwright.vendors.registry import OpenVendors
 
 SERVICE_FOLDER = "service-chunks"
-Say = Callable[[str], None]
 
 
 @asynccontextmanager

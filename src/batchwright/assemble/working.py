@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 
-from batchwright.assemble.hosting import Say, WorkerOrder, working
+from batchwright.assemble.hosting import WorkerOrder, working
 from batchwright.assemble.machine import Machine
 from batchwright.assemble.seams import seams_here
-from batchwright.fabric.hosting import RunningWorker
+from batchwright.fabric.hosting import RunningWorker, Say
 from batchwright.runner.ended import EndedBatches
 from batchwright.runner.progress_text import work_line
 from batchwright.runner.seams import Display, Seams

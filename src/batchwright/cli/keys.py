@@ -8,7 +8,7 @@ import click
 
 from batchwright.cli import amounts, options
 from batchwright.cli.table import Cell, Column
-from batchwright.core.fair_share import WEIGHT_ONE
+from batchwright.core.fair_share import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_ONE
 from batchwright.core.money import usd_text
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope
 
@@ -172,7 +172,9 @@ def budget_command(key: str, usd: int) -> None:
 @keys_command.command(name="share", short_help="Set an account's weight and bound among others.")
 @click.argument("account")
 @click.option(
-    "--weight", type=click.FloatRange(0.1, 100), help="Of 2 accounts the one of 2 gets twice that of 1. [default: 1]"
+    "--weight",
+    type=click.FloatRange(WEIGHT_MIN / WEIGHT_ONE, WEIGHT_MAX / WEIGHT_ONE),
+    help="Of 2 accounts the one of 2 gets twice that of 1. [default: 1]",
 )
 @click.option(
     "--in-flight",

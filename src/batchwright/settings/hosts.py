@@ -8,8 +8,6 @@ from typing import Any
 
 from batchwright.core.errors import UsageError
 
-RAY_LOCAL = "local"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosts:

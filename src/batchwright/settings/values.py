@@ -27,6 +27,7 @@ MAX_INTEGER = 10**12
 SIZE = re.compile(r"(\d{1,15}) ?(B|KiB|MiB|GiB|)", re.IGNORECASE)
 SIZE_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 MAX_SIZE = 1 << 50
+WORDS_OF_TRUE = ("true", "1", "yes", "on")
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -123,7 +124,7 @@ def read_boolean(value: object) -> bool:
     if isinstance(value, bool):
         return value
     text = value.strip().lower() if isinstance(value, str) else ""
-    if text in ("true", "1", "yes", "on"):
+    if text in WORDS_OF_TRUE:
         return True
     if text in ("false", "0", "no", "off"):
         return False

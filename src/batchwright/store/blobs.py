@@ -34,9 +34,7 @@ _LEAVE = (
 )
 _LEAVE_UNNAMED = _LEAVE.where(_IS_UNNAMED)
 _SUPERSEDE = (
-    update(blob)
-    .where(blob.c.key == bindparam("old_key"), ~exists().where(part.c.blob_key == blob.c.key))
-    .values(superseded_at_ms=bindparam("now_ms"))
+    update(blob).where(blob.c.key == bindparam("old_key"), _IS_UNNAMED).values(superseded_at_ms=bindparam("now_ms"))
 )
 _IS_OLD = (text(SUPERSEDED), blob.c.superseded_at_ms <= bindparam("until_ms"))
 _SWEEP = delete(blob).where(

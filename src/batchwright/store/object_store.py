@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from batchwright.core.errors import ObjectsAway, StoreError, UsageError
+from batchwright.core.object_urls import REMOTE_SCHEMES
 from batchwright.ports.blobs import ListedObject, Objects
 
 T = TypeVar("T")
 
-SCHEMES = ("s3", "gs", "az", "file")
 CONNECT_S = 5
 REQUEST_S = 10
 RETRY_S = 6
@@ -99,7 +99,7 @@ def open_client(place: ObjectPlace, *, patient: bool = False) -> Any:
     obstore = load_obstore()
     parts = urlsplit(place.url)
     bucket, prefix = parts.netloc, parts.path.strip("/")
-    if parts.scheme not in SCHEMES or not bucket or parts.query or parts.fragment or "@" in bucket:
+    if parts.scheme not in REMOTE_SCHEMES or not bucket or parts.query or parts.fragment or "@" in bucket:
         raise UsageError(f"{_shown(place.url)}: expected s3://BUCKET/PREFIX, gs://..., az://... or file:///FOLDER")
     options = {
         "connect_timeout": timedelta(seconds=CONNECT_S),

@@ -13,8 +13,10 @@ from sqlalchemy import Connection
 from batchwright.store import blobs, facts
 from batchwright.store.bodies import Bodies
 
-DAY_MS = 24 * 3_600_000
-ORPHAN_MS = DAY_MS
+ORPHAN_MS = 24 * 3_600_000
+"""So old an object has to be."""
+LISTED_EVERY_MS = 24 * 3_600_000
+"""From one beginning of the listing to the next."""
 AFTER, BEGUN = "orphans after", "orphans begun at"
 """Facts: the name that the listing has come to, and when it began at the first one."""
 
@@ -35,7 +37,7 @@ def delete_orphans(bodies: Bodies, now_ms: int, limit: int) -> int:
     if bodies.objects is None:
         return 0
     after, begun_ms = bodies.connections.look(_standing)
-    if not after and now_ms - begun_ms < DAY_MS:
+    if not after and now_ms - begun_ms < LISTED_EVERY_MS:
         return 0
     listed = bodies.objects.listed(bodies.under, after, limit)
     old = [each.name for each in listed if now_ms - each.modified_ms > ORPHAN_MS]
