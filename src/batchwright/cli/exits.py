@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from batchwright.cli.store_options import given_stores
+
 if TYPE_CHECKING:
     from batchwright.core.errors import InputRefused
 
@@ -212,8 +214,6 @@ def _say_notes(error: Exception) -> None:
 
 def _say_place(text: str) -> None:
     """Where the database was named on the command line, so must it be for the commands that a message names."""
-    from batchwright.cli.options import given_stores
-
     if (given := given_stores()) and "`batchwright " in text:
         words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)]
         say(f"Commands that are named here need {shlex.join(words)} too.")

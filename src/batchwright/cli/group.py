@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 
 import click
 
-from batchwright.cli import exits, options
+from batchwright.cli import exits
+from batchwright.cli.store_options import with_store_options
 
 COMMANDS: dict[str, str] = {
     "run": "Send a file of requests and write the answers.",
@@ -71,7 +72,7 @@ class LazyGroup(click.Group):
             inner = command.commands.values() if isinstance(command, click.Group) else ()
             does_something = not isinstance(command, click.Group) or command.invoke_without_command
             for one in (*inner, *([command] if does_something else [])):
-                options.with_store_options(one)
+                with_store_options(one)
         return command
 
     def resolve_command(

@@ -6,11 +6,12 @@ can come from and names the one that is wrong.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from batchwright.cli.store_options import given_stores
 
 if TYPE_CHECKING:
     from batchwright.runner.request import Delivery
@@ -52,10 +53,6 @@ SETTING_OPTIONS = (
     "ceiling_export",
 )
 """Names of settings that can be given on the command line; values go on as they were typed."""
-
-DATABASE_OPTION = "database"
-BLOBS_OPTIONS = ("blobs", "blobs_endpoint")
-PASSWORD_IN_URL = re.compile(r"^[^/]*//[^/@]*:[^/@]+@|[?&]password=")
 
 FORMATS = ("infrai", "openai", "csv")
 ON_UNCERTAIN = ("retry", "fail")
@@ -337,67 +334,6 @@ def load_settings(options: Mapping[str, Any], *, sends_rows: bool = False) -> Se
     if account and service is not None:
         raise UsageError("--account: at a service its key says whose batches are seen; leave out --account")
     return load(flags, simulate=simulate, service=service, account=account, sends_rows=sends_rows)
-
-
-def with_store_options(command: click.Command) -> None:
-    """Every command that opens the store has them, and takes them from the context when it loads its settings."""
-    if any(param.name == DATABASE_OPTION for param in command.params):
-        return
-    command.params.append(
-        click.Option(
-            ["--database"],
-            metavar="URL",
-            expose_value=False,
-            callback=_keep_database,
-            help="The batches of this PostgreSQL database: postgresql://USER@HOST/NAME; its password in PGPASSWORD or "
-            "~/.pgpass. [default: those of the state folder]",
-        )
-    )
-    command.params.append(
-        click.Option(
-            ["--blobs"],
-            metavar="URL",
-            expose_value=False,
-            callback=_keep_blobs,
-            help="Larger bodies in this object store: s3://BUCKET/PREFIX, gs://, az:// or file:///FOLDER; keys in its "
-            "own variables (AWS_...). [default: in the database]",
-        )
-    )
-    command.params.append(
-        click.Option(
-            ["--blobs-endpoint"],
-            metavar="URL",
-            expose_value=False,
-            callback=_keep_blobs,
-            help="Where S3 is: MinIO and its like. [default: AWS_ENDPOINT_URL, else Amazon's]",
-        )
-    )
-
-
-def _keep_database(context: click.Context, param: click.Parameter, url: str | None) -> None:
-    if url is None:
-        return
-    if PASSWORD_IN_URL.search(url):
-        raise click.BadParameter(
-            "a password has no place on the command line: other users see it in the list of processes. Put it into "
-            "PGPASSWORD or ~/.pgpass, or the whole URL into BATCHWRIGHT_DATABASE",
-            context,
-            param,
-        )
-    context.find_root().meta[DATABASE_OPTION] = url
-
-
-def _keep_blobs(context: click.Context, param: click.Parameter, url: str | None) -> None:
-    if url is not None:
-        assert param.name is not None, "an option has a name"
-        context.find_root().meta[param.name] = url
-
-
-def given_stores() -> dict[str, str]:
-    """--database, --blobs and --blobs-endpoint, as they were given."""
-    context = click.get_current_context(silent=True)
-    meta = context.find_root().meta if context is not None else {}
-    return {name: meta[name] for name in (DATABASE_OPTION, *BLOBS_OPTIONS) if name in meta}
 
 
 def service_of(options: Mapping[str, Any]) -> ServiceChoice | None:
