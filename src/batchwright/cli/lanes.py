@@ -42,9 +42,7 @@ def lanes_command(context: click.Context, as_json: bool) -> None:
       batchwright lanes
       batchwright lanes pause openai/gpt-4o --reason "wrong answers since noon"
     """
-    if context.invoked_subcommand is not None:
-        if as_json:
-            raise click.UsageError(f"--json is of the list alone; leave it out before `{context.invoked_subcommand}`")
+    if not options.shows_list(context, as_json=as_json):
         return
     from batchwright.assemble.fleet import read_fleet
     from batchwright.cli import screen

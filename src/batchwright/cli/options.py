@@ -321,6 +321,15 @@ def json_option(help_text: str) -> Callable[[F], F]:
     return click.option("--json", "as_json", is_flag=True, help=f"{help_text} [default: off]")
 
 
+def shows_list(context: click.Context, *, as_json: bool) -> bool:
+    """Of a group that lists by itself: whether that was asked for, and not one of its commands."""
+    if context.invoked_subcommand is None:
+        return True
+    if as_json:
+        raise click.UsageError(f"--json is of the list alone; leave it out before `{context.invoked_subcommand}`")
+    return False
+
+
 def load_settings(options: Mapping[str, Any], *, sends_rows: bool = False) -> Settings:
     """The settings under these options; options that are no settings are left alone. `sends_rows`: new rows need an
     endpoint to go to, which batches that are there have stored."""

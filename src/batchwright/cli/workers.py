@@ -43,9 +43,7 @@ def workers_command(context: click.Context, as_json: bool) -> None:
       batchwright workers
       batchwright workers drain host7-4711 --wait
     """
-    if context.invoked_subcommand is not None:
-        if as_json:
-            raise click.UsageError(f"--json is of the list alone; leave it out before `{context.invoked_subcommand}`")
+    if not options.shows_list(context, as_json=as_json):
         return
     from batchwright.assemble.fleet import read_fleet
     from batchwright.cli import screen
