@@ -15,6 +15,8 @@ from support.postgres import PostgresServer
 LANE = "v||m#1"
 WORKERS = 6
 BEATS = 40
+TURN = "SELECT pg_advisory_xact_lock(hashtextextended('shares of lanes', 1))"
+"""The very turn that `store.dialect.try_turns` asks for."""
 
 
 def wants(share_ppm: int, demand: float = 10.0) -> LaneUse:
@@ -33,11 +35,11 @@ def test_a_process_that_hangs_in_its_turn_holds_nobody_up(postgres: PostgresServ
         worker = WorkerId("w", "1")
         store.register_worker(worker, host="here", pid=1, now_ms=1_000)
         with psycopg.connect(url) as hanging:
-            hanging.execute("SELECT pg_advisory_xact_lock(hashtextextended('shares of lanes', 0))")
+            hanging.execute(TURN)
             assert beat(store, worker, wants(0)) == 0
             hanging.rollback()
             assert beat(store, worker, wants(0)) == WHOLE_PPM
-            hanging.execute("SELECT pg_advisory_xact_lock(hashtextextended('shares of lanes', 0))")
+            hanging.execute(TURN)
             assert beat(store, worker, wants(300_000)) == 300_000, "as much as it has"
         store.close()
 
