@@ -63,7 +63,7 @@ class FolderObjects:
                 os.fsync(file.fileno())
             os.replace(unfinished, path)
             _to_disk(path.parent)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, FileExistsError) as error:  # the latter where it went while it was being made
             raise _FolderGone(error) from error
         except OSError as error:
             with suppress(OSError):
