@@ -76,7 +76,8 @@ def test_claims_of_several_workers_on_a_server(postgres: PostgresServer) -> None
     with postgres.database() as url:
         _, speed, fair = claims("--database", url, "--workers", "2")
         assert speed["workers"] == 2
-        assert fair["tokens_apart"] <= fair["tokens_a_segment"]
+        # Two that claim at the same moment may each be a segment ahead.
+        assert fair["tokens_apart"] <= 2 * fair["tokens_a_segment"]
 
 
 def test_a_soak_of_claims_prints_its_plans() -> None:

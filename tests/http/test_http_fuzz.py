@@ -7,6 +7,7 @@ import asyncio
 import gzip
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -195,9 +196,14 @@ def damaged(draw: st.DrawFn) -> bytes:
 @MANY
 @given(data=st.one_of(st.binary(max_size=300), damaged()), where=places)
 def test_cuts_do_not_change_what_is_made_of_anything_else(ground: Any, data: bytes, where: list[int]) -> None:
-    whole = hear_all(ground, [data])
-    assert hear_all(ground, cut(data, where)) == whole
-    assert hear_all(ground, [data[place : place + 1] for place in range(len(data))]) == whole
+    """Of what is no answer the words may differ: the parser may say so, or wait for what does not come."""
+    whole = without_words(hear_all(ground, [data]))
+    assert without_words(hear_all(ground, cut(data, where))) == whole
+    assert without_words(hear_all(ground, [data[place : place + 1] for place in range(len(data))])) == whole
+
+
+def without_words(end: HttpEnd) -> HttpEnd:
+    return replace(end, detail="") if isinstance(end, HttpFault) else end
 
 
 @pytest.mark.parametrize("excess", [-1, 0, 1])

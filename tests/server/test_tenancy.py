@@ -126,7 +126,8 @@ def other(running: RunningService) -> httpx.Client:
 
 
 def ask(client: httpx.Client, method: str, path: str) -> httpx.Response:
-    with client.stream(method, path, json=None if method == "GET" else {}) as answer:
+    body = {"priority": 1} if "/priority/" in path else {}
+    with client.stream(method, path, json=None if method == "GET" else body) as answer:
         if answer.headers.get("content-type", "").startswith("text/event-stream"):
             return answer  # it has no end of its own; status and headers are here
         answer.read()

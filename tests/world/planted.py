@@ -143,7 +143,7 @@ PLANTED = (
         add_cost_twice_after_a_lost_reply,
         # What the lost try had claimed is held by a worker that does not know of it.
         frozenset({Law.COST, Law.TALLIES, Law.USAGE, Law.ATTEMPTS, Law.ORPHANS, Law.ENDS}),
-        range(30),
+        range(60, 70),
         (10, 11, 14, 5, 8),
     ),
     Planted(forget_the_cap, frozenset({Law.CAP}), range(10), (1, 2, 3, 4)),

@@ -151,7 +151,7 @@ def close(connection: Connection, batch_id: str, now_ms: int) -> None:
     """Makes the batch claimable; settles it if none of its rows is open."""
     _accepting(connection, batch_id)
     connection.execute(_OPEN, {"of_batch": batch_id})
-    backlog.set_ready(connection, batch_id, True)
+    batches.recount_pauses(connection, batch_id)  # it may have been cancelled meanwhile
     dialect.wake_others(connection)
     turning.settle_if_done(connection, batch_id, now_ms)
 

@@ -12,6 +12,7 @@ how long the server may take (`store.postgres_driver`).
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -248,11 +249,11 @@ _PASSING = ("08", "53", "57P", "57014", "55P03", "25P03", "25006")
 """How the states begin that may be otherwise a moment later: the server comes back, room is made, connections end, a
 standby becomes the primary, what held a statement up is over. Where no state came, there was no connection."""
 _REFUSALS = (
-    ("password authentication failed", "28P01"),
-    ("no password supplied", "28P01"),
-    ("no pg_hba.conf entry", "28000"),
-    ('role "', "28000"),
-    ('database "', "3D000"),
+    (re.compile("password authentication failed"), "28P01"),
+    (re.compile("no password supplied"), "28P01"),
+    (re.compile("no pg_hba.conf entry"), "28000"),
+    (re.compile('role "'), "28000"),
+    (re.compile('database ".*" does not exist'), "3D000"),
 )
 """What the driver gives without a state, since nobody was let in: how the server words it, and the state it means."""
 _KEPT_CHARS = 300
@@ -281,7 +282,7 @@ def _state_of_refusal(text: str) -> str:
     """Of a connection that the server took, and ended at once; empty: it is not known why."""
     if "FATAL:" not in text and "no password supplied" not in text:
         return ""
-    return next((state for words, state in _REFUSALS if words in text), "")
+    return next((state for words, state in _REFUSALS if words.search(text)), "")
 
 
 def _without_details(error: DBAPIError) -> DBAPIError:

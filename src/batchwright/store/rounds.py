@@ -180,6 +180,6 @@ def _step(connection: Connection, row: Row[Any]) -> bool:
     }
     connection.execute(_ADVANCE, advance)
     if last:
-        backlog.set_ready(connection, row.batch_id, True)
+        batches.recount_pauses(connection, row.batch_id)
         dialect.wake_others(connection)
     return last
