@@ -178,6 +178,56 @@ def test_what_cannot_be_read_or_written_is_said_before_a_row_is_sent(
     assert command("validate", f"{url}/rows.jsonl", *SIMULATED).code == 0
 
 
+def test_an_object_that_holds_anything_else_is_replaced_only_by_force(
+    command: CommandLine, object_server: ObjectServer
+) -> None:
+    url = object_server.url()
+    command.write("rows.jsonl", rows(3))
+    object_server.put(f"{url}/notes.txt", b"my notes")
+    object_server.put(f"{url}/empty.jsonl", b"")
+    for place in (("-o", f"{url}/notes.txt"), ("-o", "out.jsonl", "--failed", f"{url}/notes.txt")):
+        for ran in (("run", "rows.jsonl", *SIMULATED), ("run", "rows.jsonl", *SIMULATED, "--dry-run")):
+            refused = command(*ran, *place)
+            assert refused.code == 2
+            assert f"{url}/notes.txt is there and holds something else, which would be lost" in refused.err
+    assert "batch_" not in command("list").out
+    for _ in range(2):
+        again = command("run", "rows.jsonl", "-o", f"{url}/empty.jsonl", *SIMULATED)
+        assert again.code == 0, again.err
+    for name in ("export", "resume", "retry"):
+        assert command(name, "@last", "-o", f"{url}/notes.txt").code == 2
+    assert object_server.get(f"{url}/notes.txt") == b"my notes"
+    forced = command("run", "rows.jsonl", "-o", f"{url}/notes.txt", *SIMULATED, "--force")
+    assert forced.code == 0, forced.err
+    assert lines(object_server.get(f"{url}/notes.txt")) == lines(object_server.get(f"{url}/empty.jsonl"))
+
+
+def test_an_object_that_can_be_none_is_refused_before_a_row_is_sent(
+    command: CommandLine, object_server: ObjectServer
+) -> None:
+    command.write("rows.jsonl", rows(2))
+    with ScriptedVendor() as vendor, fault_proxy(object_server.port) as proxy:
+        run = ("run", "rows.jsonl", "--base-url", vendor.base_url, "--api-key-env", "", "-m", "m")
+        for forced in ((), ("--force",)):
+            ended = command(*run, "-o", "s3://nobucket/x.jsonl", *forced)
+            assert ended.code == 2
+            assert "s3://nobucket/x.jsonl: there is no such bucket, s3://nobucket;" in ended.err
+        proxy.always = Fault.FORBIDDEN
+        url, through = f"{object_server.url()}/x.jsonl", {"AWS_ENDPOINT_URL": proxy.endpoint}
+        ended = command(*run, "-o", url, **through)
+        assert ended.code == 2
+        assert f"{url}: these credentials may not do that" in ended.err
+        assert "s3://BUCKET/NAME" in command(*run, "-o", "s3://nobucket").err
+        assert not vendor.hits
+
+
+def test_a_missing_bucket_of_an_input_is_named(command: CommandLine) -> None:
+    for url in ("s3://nobucket/rows.jsonl", "s3://nobucket/rows/"):
+        ended = command("validate", url)
+        assert ended.code == 2
+        assert f"{url}: there is no such bucket, s3://nobucket;" in ended.err
+
+
 def test_a_large_output_is_there_whole_or_not_at_all(command: CommandLine, object_server: ObjectServer) -> None:
     url = object_server.url()
     with fault_proxy(object_server.port) as proxy:

@@ -14,7 +14,7 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.records import InputRow, Record
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.deliver import check_delivery, deliver
-from batchwright.runner.earlier_file import holds_anything_else
+from batchwright.runner.earlier_file import begins_anything_else, holds_anything_else
 from batchwright.runner.export import export, format_of
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.report import NOTHING_DONE
@@ -224,3 +224,35 @@ def test_answers_of_another_number_of_rows_are_told_of(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() * 15)
     (said,) = delivered(delivery)
     assert said.startswith(f"{path} held 60 lines of other answers, and now holds the 4 rows of batch_00.")
+
+
+@pytest.mark.parametrize(("content", "lines"), [(b"a\nb\n", "2 lines"), (b"a\nb\nc\nd\n", "4 lines"), (b"a", "1 line")])
+def test_what_force_replaced_is_called_no_answers(tmp_path: Path, content: bytes, lines: str) -> None:
+    path = tmp_path / "two.txt"
+    path.write_bytes(content)
+    assert delivered(Delivery(output=path, force=True)) == [
+        f"{path} held {lines} that were no answers, and now holds the 4 rows of batch_00. Those are gone."
+    ]
+
+
+def test_of_a_stream_that_is_written_on_nothing_is_said_to_be_gone(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_bytes(b"a\nb\n")
+    with open(path, "ab") as log:
+        assert delivered(Delivery(output=Path(f"/dev/fd/{log.fileno()}"), force=True)) == []
+    assert path.read_bytes().startswith(b"a\nb\n{")
+
+
+@pytest.mark.parametrize(
+    ("stored", "lost"),
+    [
+        (b"", False),
+        (gzip.compress(b""), False),
+        (gzip.compress(b'{"ok":true}\n' * 999)[:40], False),
+        (gzip.compress(b"my notes"), True),
+        (b"plain", True),
+        (gzip.compress(b"my notes")[:10], True),
+    ],
+)
+def test_of_a_squeezed_object_the_first_bytes_tell(stored: bytes, lost: bool) -> None:
+    assert begins_anything_else(stored, squeezed=True, requests=False) is lost

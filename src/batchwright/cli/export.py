@@ -32,6 +32,7 @@ def export_command(batch: str, **given: Any) -> int:
     options.check_stdout(given, writes=True)
     delivery = options.delivery_of(given, writes=True)
     settings = options.load_settings(given)
+    options.check_output_objects(delivery, settings)
     batch_id = resolve(settings, batch)
     display = open_display(settings.progress)
     outcome = run_to_end(assemble.export(settings, batch_id, delivery=delivery, display=display))

@@ -7,6 +7,7 @@ can come from and names the one that is wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -381,6 +382,14 @@ def delivery_of(given: Mapping[str, Any], *, writes: bool) -> Delivery:
     )
     check_delivery(delivery, ())
     return delivery
+
+
+def check_output_objects(delivery: Delivery, settings: Settings) -> None:
+    """Raises UsageError for outputs that are objects and cannot be written, or hold what would be lost."""
+    from batchwright import assemble
+    from batchwright.runner.deliver import check_objects
+
+    check_objects(delivery, partial(assemble.object_files, settings))
 
 
 def check_stdout(given: Mapping[str, Any], *, writes: bool) -> None:

@@ -38,6 +38,7 @@ def resume_command(batch: str, **given: Any) -> int:
     options.check_stdout(given, writes=False)
     delivery = options.delivery_of(given, writes=False)
     settings = options.load_settings(given)
+    options.check_output_objects(delivery, settings)
     typed_cap = settings.max_cost_picousd if given["max_cost"] is not None else -1
 
     async def clear(batches: Batches) -> str:

@@ -49,6 +49,7 @@ def retry_command(batch: str, **given: Any) -> int:
     options.check_stdout(given, writes=False)
     delivery = options.delivery_of(given, writes=False)
     settings = options.load_settings(given)
+    options.check_output_objects(delivery, settings)
     selector = Selector(
         kinds=frozenset(FailureKind(kind) for kind in given["kinds"]),
         flags=frozenset(Flag(flag) for flag in given["flags"]),

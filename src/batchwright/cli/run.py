@@ -83,6 +83,7 @@ def run_command(source: str, **given: Any) -> int:
     settings, request = make_request(source, given)
     try:
         if given["dry_run"]:
+            options.check_output_objects(request.delivery, settings)
             return show_preview(settings, request, as_json=given["as_json"])
         outcome = _run(settings, request)
     except BatchwrightError as error:

@@ -33,6 +33,11 @@ class ObjectFiles(Protocol):
         """The object, or those below the prefix in the order of their names, empty ones left out. Raises UsageError
         where there is none, StoreError where the store cannot be asked."""
 
+    def first_bytes(self, url: ObjectURL, length: int) -> bytes | None:
+        """Of the object as stored, at most so many; empty where there is none yet. None: these credentials may not look
+        (they may write all the same). Raises UsageError where there can be no such object, as of a missing bucket, and
+        StoreError where the store cannot be asked."""
+
     def blocks(self, found: FoundObject) -> Iterator[bytes]:
         """Its bytes as stored, some MiB at a time. Raises InputRefused where it is written anew meanwhile."""
 

@@ -8,16 +8,17 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from batchwright.core.errors import UsageError
+from batchwright.core.errors import StoreError, UsageError
 from batchwright.core.object_urls import ObjectURL
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
 from batchwright.runner.destination_file import descriptor_of
-from batchwright.runner.earlier_file import holds_anything_else
+from batchwright.runner.earlier_file import HEAD_BYTES, begins_anything_else, holds_anything_else
 from batchwright.runner.export import export, format_of
 from batchwright.runner.gather import Gathered
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.law import InputCount
+from batchwright.runner.object_inputs import OpenObjects
 from batchwright.runner.outcome import (
     RunOutcome,
     gate_texts,
@@ -111,11 +112,7 @@ def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) ->
             and descriptor_of(path) is None
             and holds_anything_else(path, requests=flag == "--failed")
         ):
-            force = "--force" if delivery.command else "force=True"
-            raise UsageError(
-                f"{flag} {path} is there and holds something else, which would be lost. Give another name, "
-                f"or {force} to replace it"
-            )
+            raise _would_be_lost(flag, path, delivery)
     if delivery.failed_output is not None and delivery.failed_output.suffix.lower() == ".csv":
         raise UsageError(
             f"--failed {delivery.failed_output}: rows are written as JSONL, ready to be run; name it .jsonl"
@@ -123,6 +120,39 @@ def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) ->
     out, failed = delivery.output, delivery.failed_output
     if out is not None and failed is not None and _same(out, failed):
         raise UsageError(f"-o and --failed both name {out}; give each a file of its own")
+
+
+def check_objects(delivery: Delivery, objects: OpenObjects | None) -> None:
+    """The same of outputs that are objects, whose store is asked. Raises UsageError."""
+    for flag, url in (("-o", delivery.output), ("--failed", delivery.failed_output)):
+        if delivery.nothing or not isinstance(url, ObjectURL):
+            continue
+        if objects is None:
+            raise UsageError(f"{flag} {url}: objects cannot be written here; expected the path of a file")
+        try:
+            head = objects().first_bytes(url, HEAD_BYTES)
+        except StoreError as error:
+            raise UsageError(f"{flag} {url} cannot be written. {error}") from error
+        if delivery.force:
+            continue
+        if head is None:
+            raise UsageError(
+                f"{flag} {url}: these credentials may not do that: look whether something is there, which would be "
+                f"lost. Let them read and list there, or give {_force(delivery)} to replace what there is"
+            )
+        if begins_anything_else(head, squeezed=url.suffix == ".gz", requests=flag == "--failed"):
+            raise _would_be_lost(flag, url, delivery)
+
+
+def _would_be_lost(flag: str, place: Path | ObjectURL, delivery: Delivery) -> UsageError:
+    return UsageError(
+        f"{flag} {place} is there and holds something else, which would be lost. Give another name, "
+        f"or {_force(delivery)} to replace it"
+    )
+
+
+def _force(delivery: Delivery) -> str:
+    return "--force" if delivery.command else "force=True"
 
 
 def _check_object(flag: str, url: ObjectURL, source: str | Path | Iterable[object]) -> None:

@@ -17,6 +17,8 @@ from batchwright.wire.table_lines import ADDED
 
 HEAD_BYTES = 256 * 1024
 """Of a table's first line: tables have columns by the hundred at most."""
+_GZIP = 16
+"""As zlib wants to be told of gzip's header."""
 PIECE_BYTES = 1024 * 1024
 _ANSWER_BEGINS = (b'{"ok":', b'{"id":"batch_req_')
 _REQUEST_BEGINS = (b'{"custom_id":', b'{"method":')
@@ -26,8 +28,11 @@ _REQUEST_BEGINS = (b'{"custom_id":', b'{"method":')
 @dataclass(frozen=True, slots=True)
 class EarlierFile:
     lines: int
-    """As many as it has line ends; of a table the rows have them inside of quotes too."""
+    """Of a table the rows have line ends inside of quotes too."""
     is_table: bool
+    """It holds answers, as a table."""
+    is_lines: bool
+    """It holds answers, one a line. Neither: it was replaced because that was asked for."""
 
 
 def holds_anything_else(path: Path, *, requests: bool) -> bool:
@@ -38,6 +43,22 @@ def holds_anything_else(path: Path, *, requests: bool) -> bool:
             head = file.read(HEAD_BYTES)
     except (OSError, EOFError, zlib.error):
         return path.is_file() and path.stat().st_size > 0
+    return _is_anything_else(head, requests=requests)
+
+
+def begins_anything_else(stored: bytes, *, squeezed: bool, requests: bool) -> bool:
+    """The same of an object that begins with these bytes; `squeezed`: its name says that they are gzip."""
+    if not squeezed or not stored:
+        return _is_anything_else(stored, requests=requests)
+    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | _GZIP)
+    try:
+        head = unpacking.decompress(stored, HEAD_BYTES)
+    except zlib.error:
+        return True
+    return _is_anything_else(head, requests=requests) if head else not unpacking.eof
+
+
+def _is_anything_else(head: bytes, *, requests: bool) -> bool:
     if requests:
         return bool(head) and not head.startswith(_REQUEST_BEGINS)
     return bool(head) and not head.startswith(_ANSWER_BEGINS) and not _is_table(head)
@@ -45,16 +66,19 @@ def holds_anything_else(path: Path, *, requests: bool) -> bool:
 
 def look(path: Path) -> EarlierFile | None:
     """None: nothing is there that could be told of. Reads all of it."""
-    lines = 0
+    lines, last = 0, b""
     try:
         with _opened(path) as file:
             piece = head = file.read(PIECE_BYTES)
             while piece:
-                lines += piece.count(b"\n")
+                lines, last = lines + piece.count(b"\n"), piece[-1:]
                 piece = file.read(PIECE_BYTES)
     except (OSError, EOFError, zlib.error):
         return None
-    return EarlierFile(lines, is_table=_is_table(head)) if lines else None
+    if not head:
+        return None
+    lines += last != b"\n"
+    return EarlierFile(lines, is_table=_is_table(head), is_lines=head.startswith(_ANSWER_BEGINS))
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -16,7 +16,7 @@ from batchwright.core.errors import UsageError
 from batchwright.core.object_urls import ObjectURL
 from batchwright.core.rows import RowView
 from batchwright.ports.batches import BatchStatus
-from batchwright.runner.destination_file import NoReaderYet, ObjectSink, Sink, open_sink
+from batchwright.runner.destination_file import NoReaderYet, ObjectSink, Sink, descriptor_of, open_sink
 from batchwright.runner.earlier_file import EarlierFile, look
 from batchwright.runner.figures import plural
 from batchwright.runner.gather import Gathered
@@ -61,7 +61,7 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
     failed_rows = 0
     header, line = line_writer(format_of(delivery), status.batch_id, status.spec)
     texts_of = _texts_of(delivery, status)
-    earlier = await asyncio.to_thread(look, delivery.output) if isinstance(delivery.output, Path) else None
+    earlier = await asyncio.to_thread(_earlier, delivery.output)
     with ExitStack() as opened:
         out = await _open(delivery.output, opened, seams)
         failed = await _open(delivery.failed_output, opened, seams) if delivery.failed_output is not None else None
@@ -84,15 +84,22 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
     )
 
 
+def _earlier(output: Path | ObjectURL | None) -> EarlierFile | None:
+    """What is replaced. A stream that is open already is written on: nothing of it is."""
+    return look(output) if isinstance(output, Path) and descriptor_of(output) is None else None
+
+
 def _replaced_text(earlier: EarlierFile, delivery: Delivery, what: tuple[int, str]) -> str:
     """`what` was written: (rows, of this batch). Empty: as far as the number of rows tells it was the same batch's."""
     rows, batch_id = what
+    now = f"and now holds the {plural(rows, 'row')} of {batch_id}"
+    if not earlier.is_table and not earlier.is_lines:
+        return f"{delivery.output} held {plural(earlier.lines, 'line')} that were no answers, {now}. Those are gone."
     if earlier.is_table or earlier.lines == rows:
         return ""
     return (
-        f"{delivery.output} held {plural(earlier.lines, 'line')} of other answers, and now holds the "
-        f"{plural(rows, 'row')} of {batch_id}. Those are kept as long as their batch is: `batchwright list` shows it, "
-        "`export` writes them."
+        f"{delivery.output} held {plural(earlier.lines, 'line')} of other answers, {now}. Those are kept as long as "
+        "their batch is: `batchwright list` shows it, `export` writes them."
     )
 
 

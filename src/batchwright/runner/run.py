@@ -18,7 +18,7 @@ from batchwright.ports.batches import BatchStatus, Submit
 from batchwright.ports.clock import Chance
 from batchwright.runner import plan
 from batchwright.runner.compare import differences_texts
-from batchwright.runner.deliver import check_delivery, deliver
+from batchwright.runner.deliver import check_delivery, check_objects, deliver
 from batchwright.runner.drive import Driven, drive, watch
 from batchwright.runner.figures import plural
 from batchwright.runner.intake import TakeIn
@@ -56,6 +56,7 @@ async def run(request: RunRequest, seams: Seams, *, chance: Chance) -> RunOutcom
     check_delivery(request.delivery, request.source)
     try:
         with seams.interrupts.at_once():
+            check_objects(request.delivery, seams.objects)
             source = open_source(
                 request.source, request.rows, skip_invalid=request.skip_invalid, objects=request.objects
             )

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from batchwright.core.errors import InputRefused, StoreError, UsageError
 from batchwright.core.object_urls import ObjectURL
 from batchwright.ports.object_files import FoundObject
-from batchwright.store.object_store import ObjectPlace, load_obstore, open_client, refused
+from batchwright.store.object_store import ObjectPlace, is_of_bucket, load_obstore, may_not, open_client, refused
 
 BLOCK_BYTES = 8 * 1024 * 1024
 """Of a range that is read and of a part that is sent. S3 takes 10,000 parts: 80 GB."""
@@ -34,7 +34,7 @@ class StoredFiles:
         obstore = load_obstore()
         try:
             if not url.is_prefix:
-                return [FoundObject(url, obstore.head(client, name)["size"])]
+                return [FoundObject(url, _size(client, name))]
             bucket = url.url[: len(url.url) - len(name)]
             there = []
             for page in obstore.list(client, prefix=name.rstrip("/") or None):
@@ -42,14 +42,36 @@ class StoredFiles:
                 if len(there) > MOST_OBJECTS:
                     raise UsageError(f"{url} has more than {MOST_OBJECTS:,} objects; name a narrower prefix")
         except FileNotFoundError as error:
-            if "NoSuchBucket" in str(error):
-                raise refused(str(url), error) from error
+            if is_of_bucket(error):
+                raise _no_bucket(url) from error
             raise UsageError(f"{url}: there is no such object; a prefix of several ends with a slash") from None
         except obstore.exceptions.BaseError as error:
+            if is_of_bucket(error):
+                raise _no_bucket(url) from error
             raise refused(str(url), error) from error
         if not there:
             raise UsageError(f"{url}: nothing lies below this prefix; expected files of rows")
         return [FoundObject(ObjectURL(bucket + path), size) for path, size in sorted(there)]
+
+    def first_bytes(self, url: ObjectURL, length: int) -> bytes | None:
+        client, name = self._at(url)
+        obstore = load_obstore()
+        head = bytearray()
+        try:
+            # No range is asked for: of an empty object there is none.
+            for piece in obstore.get(client, name).stream(min_chunk_size=min(length, BLOCK_BYTES)):
+                head += bytes(piece)
+                if len(head) >= length:
+                    break
+        except FileNotFoundError as error:
+            if is_of_bucket(error):
+                raise _no_bucket(url) from error
+            return b""
+        except obstore.exceptions.BaseError as error:
+            if may_not(error):
+                return None
+            raise refused(str(url), error) from error
+        return bytes(head[:length])
 
     def blocks(self, found: FoundObject) -> Iterator[bytes]:
         client, name = self._at(found.url)
@@ -160,6 +182,22 @@ class Upload:
 
 class _Abandoned(Exception):
     """Ends an upload: the store drops what was sent of it."""
+
+
+def _size(client: Any, name: str) -> int:
+    """Raises FileNotFoundError that says what is missing, the object or its bucket."""
+    obstore = load_obstore()
+    try:
+        size: int = obstore.head(client, name)["size"]
+    except FileNotFoundError:
+        # The answer to a GET has words, that to a HEAD has none.
+        size = obstore.get(client, name).meta["size"]
+    return size
+
+
+def _no_bucket(url: ObjectURL) -> UsageError:
+    parts = urlsplit(url.url)
+    return UsageError(f"{url}: there is no such bucket, {parts.scheme}://{parts.netloc}; create it, or name another")
 
 
 def _changed(url: ObjectURL) -> InputRefused:

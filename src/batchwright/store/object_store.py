@@ -35,8 +35,10 @@ KEPT_CHARS = 300
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]{1,200})</Message>")
 _STATUS = re.compile(r"status code: (\d{3})")
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+"""As S3 and Google say it, and as Azure does."""
 _HELP = {
-    "NoSuchBucket": "there is no such bucket; create it, or name another",
+    **dict.fromkeys(_NO_BUCKET, "there is no such bucket; create it, or name another"),
     "InvalidAccessKeyId": "the access key is not known there; check AWS_ACCESS_KEY_ID",
     "SignatureDoesNotMatch": "the secret key is wrong; check AWS_SECRET_ACCESS_KEY",
     "ExpiredToken": "the session's token has run out; get a new one",
@@ -231,11 +233,23 @@ class RemoteObjects:
         try:
             return work()
         except FileNotFoundError as error:
-            if name and "NoSuchBucket" not in str(error):
+            if name and not is_of_bucket(error):
                 raise KeyError(name) from error
             raise refused(self.url, error) from error
         except self._obstore.exceptions.BaseError as error:
             raise refused(self.url, error) from error
+
+
+def is_of_bucket(error: Exception) -> bool:
+    """The bucket is missing, not the object. The answer to a HEAD has no words that tell."""
+    code = _CODE.search(str(error))
+    return code is not None and code[1] in _NO_BUCKET
+
+
+def may_not(error: Exception) -> bool:
+    """The credentials are good, and may not do this."""
+    code = _CODE.search(str(error))
+    return code is not None and code[1] == "AccessDenied"
 
 
 def refused(url: str, error: Exception) -> StoreError:
