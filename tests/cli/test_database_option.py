@@ -87,11 +87,32 @@ def test_a_password_is_refused_on_the_command_line_and_not_repeated(tmp_path: Pa
     assert SECRET not in ended.err + ended.out
 
 
-def test_what_is_no_database_is_refused_and_not_repeated(tmp_path: Path) -> None:
-    ended = CommandLine(tmp_path)("list", BATCHWRIGHT_DATABASE=f"mysql://me:{SECRET}@h/d")
+@pytest.mark.parametrize("text", [f"mysql://me:{SECRET}@h/d", f"postgresql://me:{SECRET}@[h/d"])
+def test_what_is_no_database_is_refused_and_not_repeated(tmp_path: Path, text: str) -> None:
+    ended = CommandLine(tmp_path)("list", BATCHWRIGHT_DATABASE=text)
     assert ended.code == 2
     assert "expected postgresql://USER@HOST/NAME" in ended.err
     assert SECRET not in ended.err
     line = ("list", "--database", "postgresql://h/d", "--service", "https://s.example.com")
     both = CommandLine(tmp_path)(*line, BATCHWRIGHT_SERVICE_KEY="k")
     assert (both.code, "--database would do nothing" in " ".join(both.err.split())) == (2, True), both.err
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgresql://me@127.0.0.1:1/x?sslmod=x", 'invalid URI query parameter: "sslmod"'),
+        ("postgresql://me@127.0.0.1:1/x?connect_timeout=soon", "connect_timeout"),
+    ],
+)
+def test_a_url_that_cannot_be_read_is_refused_in_the_drivers_words(tmp_path: Path, url: str, words: str) -> None:
+    for line in (("db", "check"), ("list",)):
+        ended = CommandLine(tmp_path)(*line, "--database", url)
+        said = " ".join(ended.err.split())
+        assert (ended.code, words in said, "postgresql://USER@HOST/NAME" in said) == (2, True, True), said
+
+
+def test_a_password_in_a_url_that_cannot_be_read_is_not_repeated(tmp_path: Path) -> None:
+    ended = CommandLine(tmp_path)("db", "check", BATCHWRIGHT_DATABASE=f"postgresql://me:{SECRET}%zz@h/d")
+    assert (ended.code, SECRET in ended.err) == (2, False)
+    assert "invalid percent-encoded token" in ended.err

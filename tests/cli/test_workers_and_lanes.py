@@ -17,6 +17,7 @@ from batchwright.fabric.system import SystemClock
 from batchwright.ports.store import LanePause, Store
 from batchwright.store.open import open_store
 from support.cli_machine import Invoke
+from support.store_drive import new_segment, submit
 
 LARGE, SMALL = "openai|KEY|large#aaaaaaaa", "openai|KEY|small#aaaaaaaa"
 NOW_MS = SystemClock().now_ms() + 3_600_000
@@ -132,3 +133,13 @@ def test_json_is_of_the_lists_alone(invoke: Invoke) -> None:
     assert invoke("lanes", "--json", "pause", "openai").exit_code == 2
     assert "No worker is alive." in invoke("workers").stderr
     assert "No worker sends to any vendor now" in invoke("lanes").stderr
+
+
+def test_resume_says_which_closed_lane_its_rows_cannot_do_without(store: Store, invoke: Invoke) -> None:
+    submit(store, "batch_aa", [new_segment(0, lanes="openai|KEY|large")])
+    submit(store, "batch_bb", [new_segment(0, lanes="openai|KEY|large\nopenai|KEY|small")])
+    invoke("lanes", "pause", "openai/large")
+    one, other = (invoke("resume", batch_id, "--no-run") for batch_id in ("batch_aa", "batch_bb"))
+    assert (one.exit_code, other.exit_code) == (0, 0), one.stderr + other.stderr
+    assert "openai/large is still closed to all workers: `batchwright lanes resume openai/large` opens it" in one.stderr
+    assert "closed" not in other.stderr

@@ -237,16 +237,16 @@ def test_a_terminal_that_is_gone_fails_nothing(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("view", "line"),
     [
-        (replace(view_of(), idle_looks=1), "0 answers so far; no rows to send"),
-        (view_of(), "0 answers so far"),
-        (view_of(retries=2), "0 answers so far, 0 in flight"),
+        (replace(view_of(), idle_looks=1), "0 requests answered so far; no rows to send"),
+        (view_of(), "0 requests answered so far"),
+        (view_of(retries=2), "0 requests answered so far, 0 in flight"),
         (
             view_of(
                 LaneView(lane="openai|KEY|m", in_flight=1_200, limit=2_000, waiting="rate limit"),
                 LaneView(lane="groq|KEY|m", in_flight=0, limit=16, waiting=""),
                 note="the variable KEY is not set here",
             ),
-            "0 answers so far, 1,200 in flight; openai: rate limit; the variable KEY is not set here",
+            "0 requests answered so far, 1,200 in flight; openai: rate limit; the variable KEY is not set here",
         ),
     ],
 )

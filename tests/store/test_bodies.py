@@ -173,6 +173,7 @@ def test_what_is_put_and_never_committed_goes_after_a_day(objects: Counted, monk
 
 def test_orphans_are_looked_for_in_steps_once_a_day(objects: Counted) -> None:
     store = opened(objects)
+    assert store.object_mark() == "state-w1"
     for number in range(7):
         objects._objects.put(f"state-w1/part/x/{number}/old-1", b"x")
     objects._objects.put("another/part/x/1/old-1", b"x")
@@ -254,7 +255,9 @@ def test_an_object_that_is_lost_is_named(objects: Counted) -> None:
 def test_a_store_is_opened_with_its_object_store_alone(tmp_path: Path, objects: Counted) -> None:
     place = tmp_path / "state.db"
     first = opened(objects, place)
-    submit(first, "batch_a", [new_segment(0)])
+    submit(first, "batch_a", [new_segment(0), new_segment(1)])
+    worker = Worker(first)
+    worker.finish(worker.one())
     first.close()
     with pytest.raises(StoreError, match=r"has bodies in the object store file://.*, and none was named. Give --blobs"):
         open_store(place)
@@ -263,10 +266,49 @@ def test_a_store_is_opened_with_its_object_store_alone(tmp_path: Path, objects: 
     objects.asked.clear()
     again = opened(objects, place, writer="w2")
     assert objects.asked == [], "who only looks on asks it for nothing"
-    assert Worker(again).run() == 1
-    assert objects.asked[0] == "probe"
+    other = Worker(again, "other")
+    assert objects.asked == ["probe"]
+    other.finish(other.one())
     assert all(name.startswith("state-w1/") for name in named(again).values())
     again.close()
+
+
+def test_who_only_reads_ties_nothing(tmp_path: Path, objects: Counted) -> None:
+    place = tmp_path / "state.db"
+    before = open_store(place)
+    submit(before, "batch_a", [new_segment(0), new_segment(1)])
+    before.close()
+    wrong = opened(Counted(FolderObjects(tmp_path / "tpyo")), place)
+    assert len(list(wrong.read_segments("batch_a"))) == 2
+    assert wrong.sweep_orphans(3 * DAY_MS) == 0
+    assert not (tmp_path / "tpyo").exists()
+    open_store(place).close()
+    store = opened(objects, place, writer="w2")
+    assert Worker(store).run() == 2
+    assert all(name.startswith("state-w2/") for name in named(store).values())
+    with pytest.raises(StoreError, match=r"Another process has begun to keep the bodies of this store in file://"):
+        Worker(wrong, "other").store.object_mark()
+    with pytest.raises(StoreError, match="Another process has begun"):
+        list(wrong.read_segments("batch_a"))
+    wrong.close()
+    store.close()
+
+
+def test_a_place_where_nothing_lies_yields_to_another(tmp_path: Path, objects: Counted) -> None:
+    place = tmp_path / "state.db"
+    tied = opened(Counted(FolderObjects(tmp_path / "tpyo")), place)
+    assert tied.object_mark() == "state-w1"
+    before = open_store(place)
+    store = opened(objects, place, writer="w2")
+    submit(store, "batch_a", [new_segment(0)])
+    assert Worker(store).run() == 1
+    assert all(name.startswith("state-w1/") for name in named(store).values()), "its mark is its own for good"
+    with pytest.raises(StoreError, match="Another process has begun to keep"):
+        tied.object_mark()
+    with pytest.raises(StoreError, match="none was named: another process has put them there"):
+        list(before.read_segments("batch_a"))
+    for each in (tied, before, store):
+        each.close()
 
 
 def test_a_store_that_had_none_can_begin_with_one(tmp_path: Path, objects: Counted) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from batchwright.assemble.machine import open_machine
 from batchwright.core.batch_spec import LaneKey, split_lane
 from batchwright.core.errors import UsageError
-from batchwright.core.quarantine import Quarantine
+from batchwright.core.quarantine import Quarantine, covering
 from batchwright.core.routes import LOCAL
 from batchwright.ports.fleet import FleetRow, WorkerRow
 from batchwright.settings import Settings
@@ -99,6 +99,19 @@ async def open_lanes(settings: Settings, text: str) -> tuple[bool, int]:
         names = ", ".join(fact.name for fact in closed) or "none"
         raise UsageError(f"nothing named {text} is quarantined or paused; quarantined are: {names}")
     return lifted, len(paused)
+
+
+async def closed_lanes_of(settings: Settings, batch_id: str) -> list[Quarantine]:
+    """What a person has closed and open rows of this batch have no way around, each once."""
+    async with open_machine(settings) as machine:
+        closed = machine.store.quarantines()
+        lane_sets = machine.store.open_lane_sets(batch_id) if closed else ()
+    found: dict[str, Quarantine] = {}
+    for lane_set in lane_sets:
+        over = [covering(closed, LaneKey.parse(lane)) for lane in lane_set.split("\n")]
+        if None not in over:
+            found.update((fact.name, fact) for fact in over if fact is not None)
+    return list(found.values())
 
 
 def _key_of(lane: str) -> LaneKey:

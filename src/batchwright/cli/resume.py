@@ -31,6 +31,7 @@ def resume_command(batch: str, **given: Any) -> int:
       batchwright resume 3f9a --max-cost 20 --no-run
     """
     from batchwright import assemble
+    from batchwright.assemble.fleet import closed_lanes_of
     from batchwright.cli.running import finish, run_to_end, with_batches
     from batchwright.ports.batches import Batches
     from batchwright.runner.progress import open_display
@@ -48,6 +49,8 @@ def resume_command(batch: str, **given: Any) -> int:
     batch_id = with_batches(settings, clear)
     if given["no_run"]:
         say(f"{batch_id}: no pause stands any more.")
+        for fact in [] if settings.service is not None else run_to_end(closed_lanes_of(settings, batch_id)):
+            say(f"{fact.name} is still closed to all workers: `batchwright lanes resume {fact.name}` opens it.")
         return 0
     display = open_display(settings.progress)
     going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=settings.pace, display=display)

@@ -30,7 +30,8 @@ class LaneView:
 class WorkerView:
     in_flight: int
     answered: int
-    """Answers since the worker's start, durable or not."""
+    """Requests that were answered since the worker's start, durable or not, successfully or not: a row may take
+    several."""
     retries_waiting: int
     lanes: tuple[LaneView, ...]
     note: str

@@ -37,8 +37,9 @@ def plain_line(snapshot: Snapshot) -> str:
 
 
 def work_line(view: WorkerView) -> str:
-    """ "1,200 answers so far, 64 in flight; openai: rate limit": of a worker on all batches, which has no end."""
-    answers = f"{plural(view.answered, 'answer')} so far"
+    """ "1,200 requests answered so far, 64 in flight; openai: rate limit": of a worker on all batches, without end."""
+    # Not rows: a retry's answer, and that of a row that is lost to another worker, count too.
+    answers = f"{plural(view.answered, 'request')} answered so far"
     moves = view.in_flight or view.retries_waiting
     parts = [f"{answers}, {count_text(view.in_flight)} in flight" if moves else answers]
     parts += ["no rows to send"] if view.idle_looks and not moves else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -53,7 +54,9 @@ def read_port(value: object) -> int:
 def read_database(value: object) -> str:
     """The URL of a PostgreSQL database, for its driver: what else stands in it is the driver's to read."""
     if isinstance(value, str) and DATABASE.match(value) and not BAD_IN_URL.search(value):
-        return value
+        with suppress(ValueError):  # which quotes what may be a password
+            urlsplit(value)
+            return value
     # What was found may hold a password.
     raise ValueError("expected postgresql://USER@HOST/NAME, found another text")
 

@@ -52,6 +52,7 @@ _OLD_OBJECTS = (
     .limit(bindparam("at_most"))
 )
 _NAMED = select(blob.c.object).where(text(IS_OBJECT), blob.c.object.in_(bindparam("objects", expanding=True)))
+_ANY_OBJECT = select(blob.c.key).where(text(IS_OBJECT)).limit(1)
 
 
 class Span(NamedTuple):
@@ -149,3 +150,8 @@ def forget(connection: Connection, keys: Sequence[str]) -> None:
 def named(connection: Connection, objects: Sequence[str]) -> frozenset[str]:
     """Those of the objects that a row names."""
     return frozenset(connection.execute(_NAMED, {"objects": list(objects)}).scalars())
+
+
+def any_object(connection: Connection) -> bool:
+    """Whether any blob's bytes are an object."""
+    return connection.execute(_ANY_OBJECT).first() is not None

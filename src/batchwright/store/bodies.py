@@ -77,14 +77,24 @@ class Reader:
 
 class Bodies:
     def __init__(
-        self, connections: Connections, objects: Objects | None = None, *, under: str = "", writer: str = ""
+        self,
+        connections: Connections,
+        objects: Objects | None = None,
+        *,
+        under: str = "",
+        writer: str = "",
+        settle: Callable[[], str] = str,
     ) -> None:
         """`under`: what the names of this store's objects begin with; no other store has it. `writer`: used by no other
-        process, so that no name is used twice."""
+        process, so that no name is used twice. `settle`: ties this store to these objects, before any is put, and
+        returns what their names begin with; raises StoreError where it is tied to others."""
         self.connections = connections
         self.objects = objects
         self.under = under
         self._writer = writer
+        self._settle = settle
+        self.is_tied = False
+        """The store was tied to these objects when this process last asked."""
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._cache: OrderedDict[str, bytes] = OrderedDict()
@@ -125,6 +135,7 @@ class Bodies:
                 for span, data in zip(found, fetched, strict=True):
                     reader.keep(span, data)
             elif found[0].object in reader.gone:
+                self.tie()  # else it is in the objects of another process
                 raise StoreError(
                     f"{self._named()} has no object {found[0].object}, which holds answers or inputs of a batch here. "
                     "Was it deleted there, by hand or by a rule of the bucket? Restore it from a version or a copy."
@@ -135,7 +146,11 @@ class Bodies:
 
     def _read(self, spans: list[Span]) -> list[bytes] | None:
         """Of one object; None: it is not there."""
-        assert self.objects is not None, "only an object store has objects"
+        if self.objects is None:
+            raise StoreError(
+                f"{self.connections.name} has bodies in an object store, and none was named: another process has put "
+                "them there since this one began. Begin it again with the same --blobs."
+            )
         name, size = spans[0].object, spans[0].size
         try:
             if size > WHOLE_BYTES:
@@ -167,6 +182,14 @@ class Bodies:
             self.objects.probe(f"{self.under}/probe/{self._writer}")
             self._probed = True
 
+    def mark(self) -> str:
+        """What the names of this store's objects begin with, for good; empty without an object store. Raises
+        StoreError where the store cannot be tied to it."""
+        if self.objects is not None:
+            self.probe()
+            self.tie()
+        return self.under
+
     # writing -----------------------------------------------------------------------------------------------------
 
     def put_all(self, items: Sequence[tuple[str, bytes]], *, least_bytes: int = -1) -> list[str]:
@@ -174,9 +197,18 @@ class Bodies:
         table, as what is below `least_bytes` does (-1: INLINE_BYTES). Objects that no transaction comes to name are
         swept."""
         least_bytes = INLINE_BYTES if least_bytes < 0 else least_bytes
-        names = [self._new_name(key) if self.objects and len(data) >= least_bytes else "" for key, data in items]
+        if self.objects is None or all(len(data) < least_bytes for _, data in items):
+            return [""] * len(items)
+        self.tie()
+        names = [self._new_name(key) if len(data) >= least_bytes else "" for key, data in items]
         self._each(self._put, [(name, item[1]) for name, item in zip(names, items, strict=True) if name])
         return names
+
+    def tie(self) -> None:
+        """Before every put: while nothing lies there, another process may tie the store elsewhere. Raises StoreError
+        where one has, and put something there."""
+        self.under = self._settle()
+        self.is_tied = True
 
     def _put(self, item: tuple[str, bytes]) -> None:
         assert self.objects is not None, "only what has a name is put"

@@ -27,6 +27,7 @@ def delete_superseded(bodies: Bodies, until_ms: int, limit: int) -> int:
         return 0
     found = bodies.connections.look(lambda connection: blobs.superseded_objects(connection, until_ms, limit))
     if found:
+        bodies.tie()  # not elsewhere meanwhile: rows would go whose objects stay
         bodies.objects.delete(list(found.values()))
         bodies.connections.transact(lambda connection: blobs.forget(connection, list(found)))
     return len(found)
@@ -34,7 +35,7 @@ def delete_superseded(bodies: Bodies, until_ms: int, limit: int) -> int:
 
 def delete_orphans(bodies: Bodies, now_ms: int, limit: int) -> int:
     """One step; returns how many were deleted."""
-    if bodies.objects is None:
+    if bodies.objects is None or not bodies.is_tied:
         return 0
     after, begun_ms = bodies.connections.look(_standing)
     if not after and now_ms - begun_ms < LISTED_EVERY_MS:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from batchwright.core.errors import StoreError
 from batchwright.ports.blobs import Objects
 from batchwright.ports.store import Store
-from batchwright.store import batches, dialect, facts
+from batchwright.store import batches, blobs, dialect, facts
 from batchwright.store.bodies import Bodies
 from batchwright.store.connections import Connections
 from batchwright.store.sql_store import SqlStore
@@ -51,8 +51,8 @@ def open_store(place: Path | str, outlying: Outlying | None = None) -> Store:
     schema. A state file of an earlier schema is brought up to date, and an empty database is filled.
 
     `outlying`: larger bodies are put there from now on, and a store that has some there is opened with the same alone;
-    StoreError else, and where a new one cannot be written to. (One that is known is looked at before a worker begins
-    or a batch is taken in: who only looks on asks it for nothing.)
+    StoreError else. It is looked at before a worker begins or a batch or a file is taken in, and the store is tied to
+    it with the first body that is put: who only looks on asks it for nothing, and ties nothing.
     """
     connections = connect(place)
     try:
@@ -66,7 +66,7 @@ def open_store(place: Path | str, outlying: Outlying | None = None) -> Store:
 def _bodies(connections: Connections, outlying: Outlying | None) -> Bodies:
     url, state = connections.look(_where_bodies_are)
     given = outlying.objects.url if outlying is not None else ""
-    if url and url != given:
+    if url and url != given and connections.look(blobs.any_object):
         found = f"it was opened with {given}" if given else "none was named"
         raise StoreError(
             f"{connections.name} has bodies in the object store {url}, and {found}. Give --blobs {url}, or set "
@@ -74,10 +74,15 @@ def _bodies(connections: Connections, outlying: Outlying | None) -> Bodies:
         )
     if outlying is None:
         return Bodies(connections)
-    if not url:
-        outlying.objects.probe(f"{outlying.state}/probe/{outlying.writer}")
-        state = connections.transact(partial(_settle_place, url=given, state=outlying.state))
-    return Bodies(connections, outlying.objects, under=state, writer=outlying.writer)
+    objects, new_state = outlying.objects, outlying.state
+
+    def settle() -> str:
+        there, known = connections.look(_where_bodies_are)
+        return known if there == given else connections.transact(partial(_settle_place, url=given, state=new_state))
+
+    bodies = Bodies(connections, objects, under=state or new_state, writer=outlying.writer, settle=settle)
+    bodies.is_tied = url == given
+    return bodies
 
 
 def _where_bodies_are(connection: Connection) -> tuple[str, str]:
@@ -86,15 +91,17 @@ def _where_bodies_are(connection: Connection) -> tuple[str, str]:
 
 def _settle_place(connection: Connection, *, url: str, state: str) -> str:
     """Says where bodies go from now on; returns what the names of this store's objects begin with there, so that no
-    other store with the same URL takes them for its own. Raises StoreError where another process was first with another
-    URL."""
+    other store with the same URL takes them for its own. A place that nothing has come to yields to another. Raises
+    StoreError where another process has begun to put into another."""
     dialect.wait_for_turn(connection, "batchwright facts")
     there, known = _where_bodies_are(connection)
-    if there and there != url:
-        raise StoreError(f"Another process has just begun to keep the bodies of this store in {there}, not in {url}.")
-    if not there:
-        facts.put(connection, BLOBS, url)
-        facts.put(connection, STATE, state)
+    if there and there != url and blobs.any_object(connection):
+        raise StoreError(
+            f"Another process has begun to keep the bodies of this store in {there}, not in {url}. End this one, and "
+            f"begin it again with --blobs {there}."
+        )
+    facts.put(connection, BLOBS, url)
+    facts.put(connection, STATE, known or state)
     return known or state
 
 

@@ -236,7 +236,8 @@ _CAUSES: dict[str, str] = {
     "processes here",
     "25006": "it can only be read, as a standby. Name the primary server",
     "42501": "its user may not do that. Give it CREATE on the schema and all rights on the tables there",
-    "3D000": "there is no such database. Create it (createdb), or correct its name, then run the same command again",
+    "3D000": "there is no such database. Create it (createdb), or correct its name, then run the same command again. "
+    "Expected is postgresql://USER@HOST/NAME; without NAME it is named as its user",
     "28000": "the server refuses its user. Name one that it knows and lets in from here (CREATE ROLE, pg_hba.conf)",
     "28P01": "the server refuses its user or password. Check the user's name, and give the password in PGPASSWORD, in "
     "~/.pgpass, or within BATCHWRIGHT_DATABASE",

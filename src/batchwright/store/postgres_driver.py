@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 from psycopg.abc import PQGen
 
+from batchwright.core.errors import UsageError
 from batchwright.store.postgres_text import register
 
 DEFAULTS: dict[str, object] = {
@@ -88,9 +89,22 @@ class Bounded(psycopg.Connection[Any]):
 
 
 def dial(url: str) -> Bounded:
-    """A connection on which nothing begins a transaction by itself."""
-    given = psycopg.conninfo.conninfo_to_dict(url)
-    # No statement is prepared on the server: behind a pooler the next transaction may run on another connection.
-    connection = Bounded.connect(**{**DEFAULTS, **given}, autocommit=True, prepare_threshold=None)  # type: ignore[arg-type]
+    """A connection on which nothing begins a transaction by itself. Raises UsageError for a URL that cannot be read."""
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(url)
+        # No statement is prepared on the server: behind a pooler the next transaction may run on another connection.
+        connection = Bounded.connect(**{**DEFAULTS, **given}, autocommit=True, prepare_threshold=None)  # type: ignore[arg-type]
+    except psycopg.ProgrammingError as error:  # of libpq, before anything was sent
+        raise UsageError(
+            f"the database's URL (--database, BATCHWRIGHT_DATABASE or `database` in config.toml) cannot be read: "
+            f"{_words_of(error, url)}. Expected postgresql://USER@HOST/NAME, with libpq's parameters after a ? if any"
+        ) from None
     register(connection)
     return connection
+
+
+def _words_of(error: psycopg.ProgrammingError, url: str) -> str:
+    """As libpq says it; what it quotes of a URL that may hold a password is left out."""
+    words = " ".join(str(error).split())
+    holds_secret = "password" in url or ":" in url.partition("://")[2].rpartition("@")[0]
+    return words.partition('"')[0].rstrip(" :") if holds_secret else words

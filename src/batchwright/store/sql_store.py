@@ -502,7 +502,7 @@ class SqlStore:
         return self._connections.look(lambda connection: dialect.now_ms(connection, own_ms))
 
     def object_mark(self) -> str:
-        return self._bodies.under
+        return self._bodies.mark()
 
     def check(self, batch_id: str) -> list[str]:
         return self._bodies.look(lambda connection, reader: checking.check(connection, batch_id, reader))
