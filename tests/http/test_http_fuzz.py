@@ -7,13 +7,13 @@ import asyncio
 import gzip
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from batchwright.http.connection import PlainConnection
 from batchwright.http.flight import OwnFlight
@@ -203,7 +203,7 @@ def test_cuts_do_not_change_what_is_made_of_anything_else(ground: Any, data: byt
 
 
 def without_words(end: HttpEnd) -> HttpEnd:
-    return replace(end, detail="") if isinstance(end, HttpFault) else end
+    return structs.replace(end, detail="") if isinstance(end, HttpFault) else end
 
 
 @pytest.mark.parametrize("excess", [-1, 0, 1])

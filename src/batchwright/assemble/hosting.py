@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 
-from batchwright.assemble.home import store_place
-from batchwright.assemble.machine import Machine, open_machine
+from batchwright.assemble.machine import Machine, open_machine, open_store_of
 from batchwright.assemble.sweeping import swept
 from batchwright.assemble.tracing import tracing
 from batchwright.assemble.vendors import open_vendors
@@ -15,8 +14,8 @@ from batchwright.assemble.workers import start_worker
 from batchwright.engine.worker_settings import LaneLimits
 from batchwright.fabric.hosting import Say
 from batchwright.fabric.in_process import LoopWorker
+from batchwright.fabric.system import SystemChance
 from batchwright.settings.frozen import FrozenSettings
-from batchwright.store.open import open_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +36,7 @@ class WorkerOrder:
 
     @contextmanager
     def open_load(self) -> Iterator[Callable[[], int]]:
-        store = open_store(store_place(self.settings.thaw()))
+        store = open_store_of(self.settings.thaw(), SystemChance())
         try:
             yield store.segments_to_do
         finally:

@@ -51,7 +51,7 @@ async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIt
     host = _host(settings, locks, chance)
     # Each thread may keep a connection, a page cache and zstd contexts of its own: few of them.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads, thread_name_prefix="work"))
-    store = _open_store(settings, chance)
+    store = open_store_of(settings, chance)
     owner = WorkerId(f"{host}-{os.getpid()}", chance.hex_id(8))
     find_price = Prices(settings, clock)
     writer, reader = StoreThread("store-writer"), StoreThread("store-reader")
@@ -102,7 +102,7 @@ async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIt
         store.close()
 
 
-def _open_store(settings: Settings, chance: SystemChance) -> Store:
+def open_store_of(settings: Settings, chance: SystemChance) -> Store:
     if not settings.blobs:
         return open_store(store_place(settings))
     from batchwright.assemble.objects import outlying  # only where one is named
