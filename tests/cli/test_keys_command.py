@@ -64,14 +64,17 @@ def test_a_key_is_named_by_its_name_or_the_beginning_of_its_id(made: list[str], 
     assert analytics not in again.stderr
 
 
-def test_an_accounts_share_is_set_and_taken_back(invoke: Invoke) -> None:
+def test_an_accounts_share_is_set_shown_and_taken_back(invoke: Invoke) -> None:
+    assert invoke("keys", "share", "bob").stderr == "bob: weight 1, no bound.\n"
     assert invoke("keys", "share", "bob", "--weight", "2.5", "--in-flight", "8").stderr == (
         "bob: weight 2.5, at most 8 segments at once.\n"
     )
-    assert invoke("keys", "share", "bob").stderr == "bob: weight 1, no bound.\n"
+    assert invoke("keys", "share", "bob").stderr == "bob: weight 2.5, at most 8 segments at once.\n"
+    assert invoke("keys", "share", "bob", "--weight", "1").stderr == "bob: weight 1, at most 8 segments at once.\n"
+    assert invoke("keys", "share", "bob", "--in-flight", "0").stderr == "bob: weight 1, no bound.\n"
 
 
-@pytest.mark.parametrize("options", [("--weight", "0"), ("--weight", "101"), ("--in-flight", "0")])
+@pytest.mark.parametrize("options", [("--weight", "0"), ("--weight", "101"), ("--in-flight", "-1")])
 def test_a_share_out_of_bounds_is_refused(invoke: Invoke, options: tuple[str, str]) -> None:
     result = invoke("keys", "share", "bob", *options)
     assert (result.exit_code, options[0] in result.stderr) == (2, True)

@@ -50,9 +50,18 @@ async def set_budget(settings: Settings, text: str, picousd: int) -> ApiKey:
         return key
 
 
-async def set_share(settings: Settings, share: Share) -> None:
+async def share(settings: Settings, account: str, *, weight: int | None, in_flight: int | None) -> Share:
+    """The account's share, after what is given of it was changed."""
     async with open_machine(settings) as machine:
-        machine.store.set_share(share)
+        present = next((each for each in machine.store.shares() if each.account == account), Share(account=account))
+        wish = Share(
+            account=account,
+            weight=present.weight if weight is None else weight,
+            in_flight=present.in_flight if in_flight is None else in_flight,
+        )
+        if wish != present:
+            machine.store.set_share(wish)
+        return wish
 
 
 def _named(machine: Machine, text: str) -> ApiKey:

@@ -169,38 +169,37 @@ def budget_command(key: str, usd: int) -> None:
     click.echo(f"{changed.key_id}: {bound}.", err=True)
 
 
-@keys_command.command(name="share", short_help="Set an account's weight and bound among others.")
+@keys_command.command(name="share", short_help="Show or set an account's weight and bound among others.")
 @click.argument("account")
 @click.option(
     "--weight",
     type=click.FloatRange(WEIGHT_MIN / WEIGHT_ONE, WEIGHT_MAX / WEIGHT_ONE),
-    help="Of 2 accounts the one of 2 gets twice that of 1. [default: 1]",
+    help="Of 2 accounts the one of 2 gets twice that of 1, which is everybody's. [default: as it is]",
 )
 @click.option(
     "--in-flight",
-    type=click.IntRange(1),
-    help="Segments (of up to 500 rows) that workers may hold of it at once. [default: no bound]",
+    type=click.IntRange(0),
+    help="Segments (of up to 500 rows) that workers may hold of it at once; 0: no bound. [default: as it is]",
 )
 def share_command(account: str, weight: float | None, in_flight: int | None) -> None:
-    """Set how much of the workers an account gets while others wait too, and how much at most at once.
+    """Show or set how much of the workers an account gets while others wait too, and how much at most at once.
 
-    What is left out is as every account has it. Workers take rows from the account that was served the fewest tokens,
-    divided by its weight; both hold from their next claim on. Without an option the account is as any other again.
+    Workers take rows from the account that was served the fewest tokens, divided by its weight; both hold from their
+    next claim on. Without an option it is only shown.
 
     \b
     Examples:
       batchwright keys share analytics --weight 2
       batchwright keys share nightly --weight 0.5 --in-flight 4
     """
-    from batchwright.assemble.keys import set_share
+    from batchwright.assemble.keys import share
     from batchwright.cli.running import run_to_end
-    from batchwright.ports.stored import Share
 
-    hundredths = round((1 if weight is None else weight) * WEIGHT_ONE)
-    wish = Share(account=account, weight=hundredths, in_flight=in_flight or 0)
-    run_to_end(set_share(options.load_settings({}, sends_rows=False), wish))
-    bound = f"at most {in_flight:,} segments at once" if in_flight else "no bound"
-    click.echo(f"{account}: weight {hundredths / WEIGHT_ONE:g}, {bound}.", err=True)
+    hundredths = None if weight is None else round(weight * WEIGHT_ONE)
+    settings = options.load_settings({}, sends_rows=False)
+    stands = run_to_end(share(settings, account, weight=hundredths, in_flight=in_flight))
+    bound = f"at most {stands.in_flight:,} segments at once" if stands.in_flight else "no bound"
+    click.echo(f"{account}: weight {stands.weight / WEIGHT_ONE:g}, {bound}.", err=True)
 
 
 def _cells(key: ApiKey, spent_picousd: int) -> tuple[Cell, ...]:
