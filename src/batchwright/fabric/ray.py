@@ -34,6 +34,11 @@ HEAD_GONE_S = 10
 """A node of a local cluster ends itself when its head has been away for so long."""
 LOOPBACK_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """On any system: every port is on loopback, and 127.0.0.1 is not taken for another address of the machine."""
+QUIET_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray would begin each actor by the same `uv run` as the command, which installs before it imports anything.
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+}
 HEAD_ANSWERS_S = 5.0
 LOCAL_ENVIRONMENT = {
     "RAY_worker_niceness": "0",  # workers are what the cluster is for; late heartbeats would cost them their lease
@@ -190,7 +195,7 @@ class RayHost:
 def joined(plan: RayPlan) -> Iterator[None]:
     """While it is open this process is a driver of the cluster; `local`: of one that is begun here, in a folder of its
     own, on loopback, and ended. Raises UsageError where Ray is not installed or the cluster cannot be joined."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.update(QUIET_ENVIRONMENT)
     local = plan.address == LOCAL
     if local:
         os.environ.update(
