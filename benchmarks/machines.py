@@ -27,6 +27,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +104,15 @@ class MachineBenchmarks:
 
     def log(self) -> None:
         with vendor.start(self._port) as started:
-            for interval in INTERVALS:
+            for interval, beside in product(INTERVALS, ("", "objects")):
                 with self._database() as url:
                     environ = {"BATCHWRIGHT_DATABASE": url, "BATCHWRIGHT_CHECKPOINT_INTERVAL": interval}
+                    if beside:
+                        environ["BATCHWRIGHT_BLOBS"] = f"file://{self._bench.folder}/{beside}"
                     few, many = (self._logged(count, started.url(50), environ) for count in (FEW_ROWS, MANY_ROWS))
-                print(f"write-ahead log at {interval}: {(many - few) / (MANY_ROWS - FEW_ROWS):,.0f} bytes a row")
+                where = "in an object store (a folder)" if beside else "in the database"
+                share = (many - few) / (MANY_ROWS - FEW_ROWS)
+                print(f"write-ahead log at {interval}, bodies {where}: {share:,.0f} bytes a row")
 
     def checkpoints(self) -> None:
         first = 0.0
