@@ -146,15 +146,18 @@ class MachineBenchmarks:
 
     def _worked(self, processes: int, base_url: str) -> float:
         """Microseconds of CPU a row of so many `work` processes together, from 500 to 50,000 rows."""
-        with self._database() as url:
-            few, many = (self._work(processes, count, base_url, url) for count in (FEW_ROWS, MANY_ROWS))
+        few, many = (self._work(processes, count, base_url) for count in (FEW_ROWS, MANY_ROWS))
         return (many - few) / (MANY_ROWS - FEW_ROWS) * 1e6
 
-    def _work(self, processes: int, count: int, base_url: str, url: str) -> float:
-        """Seconds of CPU: the rows are there before the processes are."""
+    def _work(self, processes: int, count: int, base_url: str) -> float:
+        """Seconds of CPU on a database of its own: the rows are there before the processes are."""
+        with self._database() as url:
+            return self._work_on(url, processes, (count, base_url))
+
+    def _work_on(self, url: str, processes: int, what: tuple[int, str]) -> float:
         self._bench.fresh_state()
         environ = self._bench.environ({"BATCHWRIGHT_DATABASE": url, "BATCHWRIGHT_CONCURRENCY": str(CONCURRENCY)})
-        self._take_in(count, base_url, environ)
+        self._take_in(*what, environ)
         started = [
             subprocess.Popen(
                 batchwright("work", "--until-idle", "--progress", "none"),
