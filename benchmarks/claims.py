@@ -10,6 +10,8 @@ use. Each worker is a process. At the end the accounts are counted from the segm
 
 --soak goes on for so many minutes with all that changes a backlog: what was claimed is ended or given back, batches
 come in, some are paused and resumed. It prints the rate over time, and the plans of the claim's statements at its end.
+
+It goes below the store's contract, to its connections, which is what the silenced checks are for.
 """
 
 from __future__ import annotations

@@ -85,6 +85,7 @@ def _opened(path: Path) -> BinaryIO:
     """Raises OSError for what is no regular file: a pipe would be waited for."""
     if not path.is_file():
         raise FileNotFoundError(path)
+    # Both read bytes; the stubs of gzip say less of it.
     return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # type: ignore[return-value]
 
 

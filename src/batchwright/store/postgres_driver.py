@@ -93,6 +93,7 @@ def dial(url: str) -> Bounded:
     try:
         given = psycopg.conninfo.conninfo_to_dict(url)
         # No statement is prepared on the server: behind a pooler the next transaction may run on another connection.
+        # What a URL may say has more types than the stubs know by name.
         connection = Bounded.connect(**{**DEFAULTS, **given}, autocommit=True, prepare_threshold=None)  # type: ignore[arg-type]
     except psycopg.ProgrammingError as error:  # of libpq, before anything was sent
         raise UsageError(
