@@ -2,6 +2,7 @@
 
     python tools/prove_machines.py                   1,000,000 rows, two of three workers killed on the way
     python tools/prove_machines.py --rows 20000
+    python tools/prove_machines.py --ray             the workers are actors of a Ray cluster that is begun here
 
 The parts of deploy/compose.yaml in processes of their own, on loopback: a PostgreSQL server, an S3 server, two
 `serve --no-work` and three `work`. The rows go in through one service and are read from the other. The vendor is the
@@ -29,12 +30,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from support.left_behind import children_of
 from support.object_server import KEYS, ObjectServer
 from support.postgres import PostgresServer
 from support.vendor_process import VendorProcess
 
 WORKERS = 3
 KILLS = 2
+ACTOR = "ray::WorkerActor"
+CPUS_AN_ACTOR = 0.5
 FAULTS_PERCENT = 2.0
 START_S = 60.0
 LOOK_S = 0.2
@@ -45,9 +49,10 @@ DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Shows that nothing is lost where several machines share a store.")
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--ray", action="store_true")
     given = parser.parse_args()
     with ExitStack() as stack:
-        proof = _Proof(stack, given.rows)
+        proof = _Proof(stack, given.rows, ray=given.ray)
         problems = proof.run()
     for problem in problems:
         print(f"  DOES NOT HOLD: {problem}", flush=True)
@@ -55,9 +60,10 @@ def main() -> int:
 
 
 class _Proof:
-    def __init__(self, stack: ExitStack, rows: int) -> None:
+    def __init__(self, stack: ExitStack, rows: int, *, ray: bool) -> None:
         self._stack = stack
         self._rows = rows
+        self._ray = ray
         self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="batchwright-")))
         server = PostgresServer(DURABLE)
         stack.callback(server.close)
@@ -79,14 +85,14 @@ class _Proof:
     def run(self) -> list[str]:
         subprocess.run(_command("db", "upgrade"), env=self._own("schema"), check=True)
         first, second = (self._stack.enter_context(self._service(number)) for number in (1, 2))
-        workers = [self._start("work", "--progress", "none", place=f"worker-{number}") for number in range(WORKERS)]
+        workers = self._start_workers()
         began_s = time.monotonic()
         batch_id = first.ask("POST", "/v1/ai/batch/submit", self._lines())["batch_id"]
         took_in_s = time.monotonic() - began_s
         for number in range(KILLS):
             if not _until_ended(second, batch_id, (number + 1) * self._rows // (KILLS + 2)):
                 return ["the batch had ended before the last kill"]
-            workers[number].kill()
+            os.kill(workers[number], signal.SIGKILL)
             print(f"  killed worker {number + 1} of {WORKERS} at {time.monotonic() - began_s:.0f} s", flush=True)
         while not (status := second.ask("GET", f"/v1/ai/batch/status/{batch_id}?wait=30"))["terminal"]:
             pass
@@ -98,6 +104,20 @@ class _Proof:
             flush=True,
         )
         return problems
+
+    def _start_workers(self) -> list[int]:
+        """Their processes. Ray begins an actor again that was killed; of the others two fewer go on."""
+        quiet = ("work", "--progress", "none")
+        if not self._ray:
+            return [self._start(*quiet, place=f"worker-{number}").pid for number in range(WORKERS)]
+        bounds = (f"--ray-min={WORKERS}", f"--ray-max={WORKERS}", f"--ray-cpus={CPUS_AN_ACTOR}")
+        fleet = self._start(*quiet, "--ray", "local", *bounds, place="fleet")
+        until_s = time.monotonic() + START_S
+        while len(actors := [pid for pid, line in children_of(fleet.pid).items() if ACTOR in line]) < WORKERS:
+            if fleet.poll() is not None or time.monotonic() > until_s:
+                raise SystemExit(f"no {WORKERS} actors came up: {(self._folder / 'fleet.log').read_text()}")
+            time.sleep(LOOK_S)
+        return actors
 
     def _lines(self) -> Iterator[bytes]:
         piece = bytearray()
