@@ -13,15 +13,23 @@ from batchwright.ports.blobs import Objects
 from batchwright.store import object_store
 from batchwright.store.object_store import ObjectPlace, open_objects
 from support.fault_proxy import Fault, FaultProxy, fault_proxy
+from support.google_server import BUCKET as GOOGLE_BUCKET
+from support.google_server import google_server
 from support.object_server import BUCKET, ObjectServer
 
 
-@pytest.fixture(params=["folder", "s3"])
-def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
+@pytest.fixture(params=["folder", "s3", "google"])
+def objects(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Objects]:
     if request.param == "folder":
-        return open_objects(ObjectPlace(url=f"file://{tmp_path}/objects"))
-    server: ObjectServer = request.getfixturevalue("object_server")
-    return open_objects(server.place())
+        yield open_objects(ObjectPlace(url=f"file://{tmp_path}/objects"))
+    elif request.param == "google":
+        with google_server() as google:
+            for name, value in google.variables().items():
+                monkeypatch.setenv(name, value)
+            yield open_objects(ObjectPlace(url=f"gs://{GOOGLE_BUCKET}/place", allow_http=True))
+    else:
+        server: ObjectServer = request.getfixturevalue("object_server")
+        yield open_objects(server.place())
 
 
 @pytest.fixture
@@ -37,12 +45,14 @@ def behind(object_server: ObjectServer, proxy: FaultProxy) -> Objects:
 
 def test_an_object_is_there_until_it_is_deleted(objects: Objects) -> None:
     objects.probe("state/probe/w")
-    objects.put("state/part/w/1/a-1", b"0123456789")
-    objects.put("state/part/w/1/a-1", b"0123456789")
+    for name in ("state/part/w/1/a-1", "state/part/w/1/a-1", "state/part/w/1/a-3"):
+        objects.put(name, b"0123456789")
     assert objects.get("state/part/w/1/a-1") == b"0123456789"
     assert objects.get_ranges("state/part/w/1/a-1", [(0, 2), (7, 3)]) == [b"01", b"789"]
-    objects.delete(["state/part/w/1/a-1", "state/none/a-2"])
+    objects.delete(["state/part/w/1/a-1", "state/none/a-2", "state/part/w/1/a-3"])
+    objects.delete(["state/none/a-2"])
     objects.delete([])
+    assert objects.listed("state", "", 10) == []
     with pytest.raises(KeyError):
         objects.get("state/part/w/1/a-1")
     with pytest.raises(KeyError):

@@ -10,8 +10,10 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -210,10 +212,20 @@ class RemoteObjects:
         if not names:
             return
         try:
-            self._do(lambda: self._obstore.delete(self._client, list(names)))
+            self._delete(names)
         except ObjectsAway:
             # Deletes of many go as a POST, which the client never sends again by itself.
-            self._do(lambda: self._obstore.delete(self._client, list(names)))
+            self._delete(names)
+
+    def _delete(self, names: Sequence[str]) -> None:
+        """S3 says nothing of an object that is gone already. Google and Azure do, and of the names behind it none may
+        have been deleted then."""
+        try:
+            self._do(lambda: self._obstore.delete(self._client, list(names)), names[0])
+        except KeyError:
+            for name in names:
+                with suppress(KeyError):
+                    self._do(partial(self._obstore.delete, self._client, name), name)
 
     def listed(self, under: str, after: str, limit: int) -> list[ListedObject]:
         def list_some() -> list[ListedObject]:
