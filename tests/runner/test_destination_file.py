@@ -5,9 +5,11 @@ import gzip
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from batchwright.runner.destination_file import NoReaderYet, descriptor_of, open_sink
 
@@ -62,15 +64,23 @@ def test_mode_and_link_of_the_earlier_file_stay(tmp_path: Path) -> None:
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
 
 
-def test_gz_is_compressed_and_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
+def unzstd(data: bytes) -> bytes:
+    return zstandard.ZstdDecompressor().stream_reader(data).read()
+
+
+@pytest.mark.parametrize(("suffix", "plain"), [(".gz", gzip.decompress), (".zst", unzstd)])
+def test_it_is_compressed_and_the_same_rows_give_the_same_bytes(
+    tmp_path: Path, suffix: str, plain: Callable[[bytes], bytes]
+) -> None:
     found = []
-    for name in ("a.jsonl.gz", "b.jsonl.gz"):
+    for name in (f"a.jsonl{suffix}", f"b.jsonl{suffix}"):
         sink = open_sink(tmp_path / name)
         sink.write(b"line\n" * 1000)
         sink.prepare()
         sink.commit()
         found.append((tmp_path / name).read_bytes())
-    assert gzip.decompress(found[0]) == b"line\n" * 1000
+    assert plain(found[0]) == b"line\n" * 1000
+    assert len(found[0]) < 200
     assert found[0] == found[1]
 
 

@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from batchwright.core import row_map
 from batchwright.core.batch_spec import BatchSpec
@@ -145,13 +146,15 @@ def test_standard_output_gets_lines_as_they_are(capfdbinary: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("name", "asked", "form"),
     [("a.jsonl", "", OutputFormat.INFRAI), ("a.csv", "", OutputFormat.CSV), ("a.CSV.gz", "", OutputFormat.CSV),
-     ("a", "", OutputFormat.INFRAI), ("a.csv", "openai", OutputFormat.OPENAI)],
+     ("a.csv.zst", "", OutputFormat.CSV), ("a", "", OutputFormat.INFRAI), ("a.csv", "openai", OutputFormat.OPENAI)],
 )  # fmt: skip
 def test_the_suffix_chooses_unless_told(name: str, asked: str, form: OutputFormat) -> None:
     assert format_of(Delivery(output=Path(name), output_format=asked)) is form
 
 
-@pytest.mark.parametrize(("name", "asked"), [("a.parquet", ""), ("a.xlsx", ""), ("a.jsonl", "xml")])
+@pytest.mark.parametrize(
+    ("name", "asked"), [("a.parquet", ""), ("a.xlsx", ""), ("a.jsonl.bz2", ""), ("a.csv.xz", ""), ("a.jsonl", "xml")]
+)
 def test_a_form_that_is_not_written_is_refused(name: str, asked: str) -> None:
     with pytest.raises(UsageError):
         format_of(Delivery(output=Path(name), output_format=asked))
@@ -174,6 +177,7 @@ def delivered(delivery: Delivery, columns: tuple[str, ...] = ()) -> list[str]:
         ("out.jsonl", "", ()),
         ("out.jsonl", "openai", ()),
         ("out.jsonl.gz", "", ()),
+        ("out.jsonl.zst", "", ()),
         ("out.csv", "", ()),
         ("out.csv", "", ("id", "text")),
         ("out.csv", "", ("id", "answer")),
@@ -255,4 +259,11 @@ def test_of_a_stream_that_is_written_on_nothing_is_said_to_be_gone(tmp_path: Pat
     ],
 )
 def test_of_a_squeezed_object_the_first_bytes_tell(stored: bytes, lost: bool) -> None:
-    assert begins_anything_else(stored, squeezed=True, requests=False) is lost
+    assert begins_anything_else(stored, "out.jsonl.gz", requests=False) is lost
+
+
+def test_of_zstd_they_tell_as_well() -> None:
+    squeeze = zstandard.ZstdCompressor().compress
+    for stored, lost in ((squeeze(b""), False), (squeeze(b'{"ok":true}\n' * 999), False), (squeeze(b"notes"), True)):
+        assert begins_anything_else(stored, "out.jsonl.zst", requests=False) is lost
+    assert begins_anything_else(squeeze(b""), "out.jsonl.gz", requests=False), "it is no gzip"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from batchwright.core.errors import UsageError
 from batchwright.runner.sniff import InputFormat
@@ -25,6 +26,28 @@ class TestFiles:
             assert [found.row.custom_id for found in read(tmp_path / name)] == ["a", "b"]
         (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"text,b\nx,1\n"))
         assert len(read(tmp_path / "t.csv.gz", model="m")) == 1
+
+    def test_zstd_too_in_several_frames_and_with_what_is_to_be_skipped(self, tmp_path: Path) -> None:
+        squeeze = zstandard.ZstdCompressor().compress
+        skipped = b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd"
+        many = b"".join(row(str(number)) + b"\n" for number in range(2000))
+        for name in ("a.jsonl.zst", "a"):
+            (tmp_path / name).write_bytes(squeeze(many) + skipped + squeeze(row("x") + b"\n"))
+            assert [found.row.custom_id for found in read(tmp_path / name)] == [*map(str, range(2000)), "x"]
+        (tmp_path / "t.tsv.zst").write_bytes(squeeze(b"text\tb\nx\t1\n"))
+        assert len(read(tmp_path / "t.tsv.zst", model="m")) == 1
+
+    def test_zstd_that_is_cut_short_or_damaged(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.jsonl.zst"
+        lines = b"".join(row(f"{n}-{os.urandom(40).hex()}") + b"\n" for n in range(5000))
+        whole = zstandard.ZstdCompressor(write_checksum=True).compress(lines)
+        for cut in (len(whole) - 1, len(whole) // 2, 12, 5):
+            path.write_bytes(whole[:cut])
+            assert "the zstd data is cut short or damaged" in str(refused(path))
+        path.write_bytes(whole[:-4] + b"\0" * 4)
+        assert "zstd" in str(refused(path))
+        path.write_bytes(whole + b"something")
+        assert "zstd" in str(refused(path))
 
     def test_compressed_and_cut_short(self, tmp_path: Path) -> None:
         path = tmp_path / "a.jsonl.gz"

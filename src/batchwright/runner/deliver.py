@@ -14,7 +14,7 @@ from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
 from batchwright.runner.destination_file import descriptor_of
 from batchwright.runner.earlier_file import HEAD_BYTES, begins_anything_else, holds_anything_else
-from batchwright.runner.export import export, format_of
+from batchwright.runner.export import export, form_of_name, format_of
 from batchwright.runner.gather import Gathered
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.law import InputCount
@@ -113,7 +113,7 @@ def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) ->
             and holds_anything_else(path, requests=flag == "--failed")
         ):
             raise _would_be_lost(flag, path, delivery)
-    if delivery.failed_output is not None and delivery.failed_output.suffix.lower() == ".csv":
+    if delivery.failed_output is not None and form_of_name(delivery.failed_output) == ".csv":
         raise UsageError(
             f"--failed {delivery.failed_output}: rows are written as JSONL, ready to be run; name it .jsonl"
         )
@@ -140,7 +140,7 @@ def check_objects(delivery: Delivery, objects: OpenObjects | None) -> None:
                 f"{flag} {url}: these credentials may not do that: look whether something is there, which would be "
                 f"lost. Let them read and list there, or give {_force(delivery)} to replace what there is"
             )
-        if begins_anything_else(head, squeezed=url.suffix == ".gz", requests=flag == "--failed"):
+        if begins_anything_else(head, url.name, requests=flag == "--failed"):
             raise _would_be_lost(flag, url, delivery)
 
 

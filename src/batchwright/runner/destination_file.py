@@ -7,7 +7,6 @@ file or the new one. Standard output, pipes and devices are written to as they a
 from __future__ import annotations
 
 import errno
-import gzip
 import os
 import re
 import stat
@@ -20,6 +19,7 @@ from typing import BinaryIO, Protocol
 from batchwright.core.errors import StoreError
 from batchwright.core.object_urls import ObjectURL
 from batchwright.ports.object_files import ObjectWriter
+from batchwright.runner.compression import split_name, squeezed_into
 
 BUFFER_BYTES = 1024 * 1024
 
@@ -127,21 +127,16 @@ class _WholeFile:
         if self._path.exists() and hasattr(os, "fchmod"):
             os.fchmod(descriptor, stat.S_IMODE(self._path.stat().st_mode))
         self._file: BinaryIO = os.fdopen(descriptor, "wb", buffering=BUFFER_BYTES)
-        # No name and no time in the gzip header: the same answers give the same bytes.
-        self._out: BinaryIO | gzip.GzipFile = (
-            gzip.GzipFile(filename="", mode="wb", fileobj=self._file, compresslevel=6, mtime=0)
-            if self._path.suffix == ".gz"
-            else self._file
-        )
+        self._squeezer = squeezed_into(self._file, split_name(self._path.name)[1])
 
     def write(self, data: bytes) -> None:
         with self._named():
-            self._out.write(data)
+            (self._squeezer or self._file).write(data)
 
     def prepare(self) -> None:
         with self._named():
-            if self._out is not self._file:
-                self._out.close()
+            if self._squeezer is not None:
+                self._squeezer.close()
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
@@ -178,16 +173,14 @@ class ObjectSink:
         self._url = url
         self._writer = writer
         self._sent = _Sent(self)
-        self._out: _Sent | gzip.GzipFile = self._sent
-        if url.suffix == ".gz":
-            self._out = gzip.GzipFile(filename="", mode="wb", fileobj=self._sent, compresslevel=6, mtime=0)
+        self._squeezer = squeezed_into(self._sent, split_name(url.name)[1])
 
     def write(self, data: bytes) -> None:
-        self._out.write(data)
+        (self._squeezer or self._sent).write(data)
 
     def prepare(self) -> None:
-        if isinstance(self._out, gzip.GzipFile):
-            self._out.close()
+        if self._squeezer is not None:
+            self._squeezer.close()
 
     def commit(self) -> None:
         with self.told():
@@ -210,7 +203,7 @@ class ObjectSink:
 
 
 class _Sent:
-    """What gzip writes to."""
+    """What a compressor writes to."""
 
     def __init__(self, sink: ObjectSink) -> None:
         self._sink = sink

@@ -7,18 +7,17 @@ write it anew. Anything else cannot be had back, and is replaced only where that
 from __future__ import annotations
 
 import csv
-import gzip
-import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
+from batchwright.runner.compression import Damaged, decompressed, head_of, split_name
 from batchwright.wire.table_lines import ADDED
 
 HEAD_BYTES = 256 * 1024
 """Of a table's first line: tables have columns by the hundred at most."""
-_GZIP = 16
-"""As zlib wants to be told of gzip's header."""
 PIECE_BYTES = 1024 * 1024
 _ANSWER_BEGINS = (b'{"ok":', b'{"id":"batch_req_')
 _REQUEST_BEGINS = (b'{"custom_id":', b'{"method":')
@@ -41,21 +40,18 @@ def holds_anything_else(path: Path, *, requests: bool) -> bool:
     try:
         with _opened(path) as file:
             head = file.read(HEAD_BYTES)
-    except (OSError, EOFError, zlib.error):
+    except (OSError, Damaged):
         return path.is_file() and path.stat().st_size > 0
     return _is_anything_else(head, requests=requests)
 
 
-def begins_anything_else(stored: bytes, *, squeezed: bool, requests: bool) -> bool:
-    """The same of an object that begins with these bytes; `squeezed`: its name says that they are gzip."""
-    if not squeezed or not stored:
-        return _is_anything_else(stored, requests=requests)
-    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | _GZIP)
+def begins_anything_else(stored: bytes, name: str, *, requests: bool) -> bool:
+    """The same of an object of that name which begins with these bytes."""
     try:
-        head = unpacking.decompress(stored, HEAD_BYTES)
-    except zlib.error:
+        head = head_of(stored, split_name(name)[1], HEAD_BYTES)
+    except Damaged:
         return True
-    return _is_anything_else(head, requests=requests) if head else not unpacking.eof
+    return _is_anything_else(head, requests=requests)
 
 
 def _is_anything_else(head: bytes, *, requests: bool) -> bool:
@@ -73,7 +69,7 @@ def look(path: Path) -> EarlierFile | None:
             while piece:
                 lines, last = lines + piece.count(b"\n"), piece[-1:]
                 piece = file.read(PIECE_BYTES)
-    except (OSError, EOFError, zlib.error):
+    except (OSError, Damaged):
         return None
     if not head:
         return None
@@ -81,12 +77,13 @@ def look(path: Path) -> EarlierFile | None:
     return EarlierFile(lines, is_table=_is_table(head), is_lines=head.startswith(_ANSWER_BEGINS))
 
 
-def _opened(path: Path) -> BinaryIO:
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
     """Raises OSError for what is no regular file: a pipe would be waited for."""
     if not path.is_file():
         raise FileNotFoundError(path)
-    # Both read bytes; the stubs of gzip say less of it.
-    return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")  # type: ignore[return-value]
+    with path.open("rb") as raw, decompressed(raw) as plain:
+        yield cast(BinaryIO, plain)
 
 
 def _is_table(head: bytes) -> bool:

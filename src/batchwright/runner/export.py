@@ -16,6 +16,7 @@ from batchwright.core.errors import UsageError
 from batchwright.core.object_urls import ObjectURL
 from batchwright.core.rows import RowView
 from batchwright.ports.batches import BatchStatus
+from batchwright.runner.compression import split_name
 from batchwright.runner.destination_file import NoReaderYet, ObjectSink, Sink, descriptor_of, open_sink
 from batchwright.runner.earlier_file import EarlierFile, look
 from batchwright.runner.figures import plural
@@ -26,7 +27,7 @@ from batchwright.runner.request import Delivery
 from batchwright.runner.seams import Seams
 from batchwright.wire.output_lines import OutputFormat, line_writer
 
-NOT_WRITTEN = {".parquet", ".xlsx", ".xls", ".ods", ".tsv"}
+NOT_WRITTEN = {".parquet", ".xlsx", ".xls", ".ods", ".tsv", ".bz2", ".xz", ".zip"}
 """Suffixes that promise a form which is not written: a file whose name lies is worse than an error."""
 
 
@@ -41,16 +42,15 @@ def format_of(delivery: Delivery) -> OutputFormat:
         if delivery.output_format not in names:
             raise UsageError(f"--format {delivery.output_format}: expected one of {', '.join(names)}")
         return OutputFormat(delivery.output_format)
-    suffix = _suffix(delivery.output)
+    suffix = form_of_name(delivery.output)
     if suffix in NOT_WRITTEN:
         raise UsageError(f"-o {delivery.output}: {suffix} is not written; use .jsonl or .csv, or give --format")
     return OutputFormat.CSV if suffix == ".csv" else OutputFormat.INFRAI
 
 
-def _suffix(path: Path | ObjectURL | None) -> str:
-    if path is None:
-        return ""
-    return Path(path.stem).suffix.lower() if path.suffix == ".gz" else path.suffix.lower()
+def form_of_name(path: Path | ObjectURL | None) -> str:
+    """`.csv` of `answers.csv.gz`; empty for standard output."""
+    return "" if path is None else Path(split_name(path.name)[0]).suffix.lower()
 
 
 async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple[Gathered, Written]:

@@ -6,18 +6,17 @@ input in the order of their names: each decompressed, each begun on a line of it
 
 from __future__ import annotations
 
-import gzip
 import io
-import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
 
 from batchwright.core.errors import InputRefused, UsageError
 from batchwright.core.object_urls import ObjectURL
 from batchwright.ports.object_files import FoundObject, ObjectFiles
+from batchwright.runner.compression import Damaged, decompressed
 from batchwright.runner.sniff import InputFormat, format_of
-from batchwright.runner.spool import COPY_BYTES, GZIP_MAGIC, CopiedInput
+from batchwright.runner.spool import COPY_BYTES, CopiedInput
 from batchwright.wire.json_text import BOM
 
 OpenObjects = Callable[[], ObjectFiles]
@@ -58,21 +57,19 @@ def _joined(found: list[FoundObject], files: ObjectFiles) -> Iterator[bytes]:
 
 
 class _Blocks:
-    """One object's text, decompressed where it begins as gzip does."""
+    """One object's text, decompressed."""
 
     def __init__(self, found: FoundObject, files: ObjectFiles) -> None:
         self._url = found.url
-        self._raw = io.BufferedReader(_Raw(files.blocks(found)), COPY_BYTES)
-        self._text: io.BufferedReader[Any] = self._raw
-        if self._raw.peek(2)[:2] == GZIP_MAGIC:
-            self._text = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=self._raw)), COPY_BYTES)
+        self._open = ExitStack()
+        raw = self._open.enter_context(io.BufferedReader(_Raw(files.blocks(found)), COPY_BYTES))
+        self._text = self._open.enter_context(decompressed(raw))
 
     def __enter__(self) -> _Blocks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._text.close()
-        self._raw.close()
+        self._open.close()
 
     def peek(self) -> bytes:
         return self._told(lambda: self._text.peek(COPY_BYTES))
@@ -92,8 +89,8 @@ class _Blocks:
     def _told(self, read: Callable[[], bytes]) -> bytes:
         try:
             return read()
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise InputRefused(f"{self._url}: the gzip data is cut short or damaged, so nothing was sent") from error
+        except Damaged as error:
+            raise InputRefused(f"{self._url}: {error}, so nothing was sent") from error
 
 
 class _Raw(io.RawIOBase):

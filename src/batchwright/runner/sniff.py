@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from batchwright.core.errors import Finding, InputRefused
+from batchwright.runner.compression import split_name
 from batchwright.wire.json_text import BOM
 
 
@@ -29,7 +30,6 @@ _SUFFIXES = {
 _FOREIGN = {
     b"PAR1": "a Parquet file",
     b"PK\x03\x04": "a ZIP file or a spreadsheet",
-    b"\x28\xb5\x2f\xfd": "compressed with zstd",
     b"BZh": "compressed with bzip2",
     b"\xfd7zXZ": "compressed with xz",
     b"\xff\xfe\x00\x00": "UTF-32 text",
@@ -41,7 +41,7 @@ _FOREIGN = {
 
 def format_of(name: str, head: bytes) -> InputFormat:
     """By the name, else an object or an array at the very start is JSON's."""
-    found = _SUFFIXES.get(Path(name.removesuffix(".gz")).suffix.lower())
+    found = _SUFFIXES.get(Path(split_name(name)[0]).suffix.lower())
     if found is not None:
         return found
     text = head.removeprefix(BOM).lstrip()
@@ -55,7 +55,7 @@ def refuse_foreign(name: str, head: bytes) -> None:
     if not what and len(head) > 3 and (head[0] == 0) != (head[1] == 0) and (head[2] == 0) != (head[3] == 0):
         what = "UTF-16 text"
     if what:
-        raise InputRefused(f"{name} is {what}; expected JSONL or CSV in UTF-8, plain or compressed with gzip")
+        raise InputRefused(f"{name} is {what}; expected JSONL or CSV in UTF-8, plain or compressed with gzip or zstd")
 
 
 def refuse_one_document(name: str, head: bytes) -> None:

@@ -1,16 +1,14 @@
 """A rows file (or standard input, or rows from the library) as chunks of checked rows, in memory that does not grow.
 
-JSONL (`.jsonl`, `.ndjson`, `.json`), CSV (`.csv`), TSV (`.tsv`, `.tab`), each also compressed with gzip (told by its
-first bytes); any other name is told by its content. Every line becomes a row, a finding, or is blank: rows + blank =
-lines.
+JSONL (`.jsonl`, `.ndjson`, `.json`), CSV (`.csv`), TSV (`.tsv`, `.tab`), each also compressed with gzip or zstd (told
+by its first bytes); any other name is told by its content. Every line becomes a row, a finding, or is blank: rows +
+blank = lines.
 """
 
 from __future__ import annotations
 
-import gzip
 import os
 import sys
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from batchwright.core.errors import Finding, InputRefused, UsageError
 from batchwright.core.object_urls import object_url
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
+from batchwright.runner.compression import Damaged
 from batchwright.runner.custom_ids import MAX_REPEATED, CustomIds, FirstLines
 from batchwright.runner.object_inputs import OpenObjects, open_objects_input
 from batchwright.runner.sniff import InputFormat, fields_of_first, format_of, refuse_foreign, refuse_one_document
@@ -162,7 +161,7 @@ class Source:
 
         From the first row with a finding on, nothing is given out any more; the rest is only read to find the other
         faults, then InputRefused is raised. With `skip_invalid` every row is given out, those with a finding too.
-        InputRefused also for an empty input, damaged gzip, and a file that was changed while it was read.
+        InputRefused also for an empty input, damaged compressed data, and a file that was changed while it was read.
         """
         if self._skip_invalid:
             yield from self._marked_chunks()
@@ -228,7 +227,7 @@ class Source:
                     if ids is not None:
                         ids.add([row.row.custom_id for row in chunk if row.row.custom_id is not None])
                     yield chunk
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except Damaged as error:
             raise self._damaged(f"after line {self.lines:,}", error) from error
         except OSError as error:
             raise InputRefused(f"{self.name}: cannot be read after line {self.lines:,}: {error}") from error
@@ -317,18 +316,15 @@ class Source:
         try:
             with opened(self._input) as file:
                 return file.read(HEAD_BYTES)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except Damaged as error:
             raise self._damaged("near its start", error) from error
         except OSError as error:
             raise InputRefused(f"{self.name}: cannot be read: {error}") from error
 
-    def _damaged(self, where: str, error: Exception) -> InputRefused:
-        # The library calls what follows the end of the data "not a gzipped file", as if the whole were none.
-        surplus = str(error).startswith("Not a gzipped file")
-        reason = "something else follows the compressed data" if surplus else str(error)
+    def _damaged(self, where: str, error: Damaged) -> InputRefused:
         return InputRefused(
-            f"{self.name}: the gzip data is cut short or damaged {where}, so nothing was sent ({reason}); "
-            "copy or compress the file again"
+            f"{self.name}: the {error.compression.value} data is cut short or damaged {where}, so nothing was sent "
+            f"({error.reason}); copy or compress the file again"
         )
 
     # ------------------------------------------------------------------------------------------------- repeated ids

@@ -6,7 +6,6 @@ digest before the first row is taken in, and naming both lines of a repeated cus
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
 import stat
@@ -20,12 +19,12 @@ from typing import BinaryIO, Protocol, cast
 import msgspec
 
 from batchwright.core.errors import StoreError, UsageError
+from batchwright.runner.compression import decompressed
 from batchwright.wire.json_text import whole_characters
 
 HEAD_BYTES = 64 * 1024
 """What is looked at to tell what kind of input it is."""
 COPY_BYTES = 1024 * 1024
-GZIP_MAGIC = b"\x1f\x8b"
 
 
 class Input(Protocol):
@@ -132,7 +131,7 @@ def open_input(source: str | Path | Iterable[object], spool_dir: Path | None, st
         ) from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
-    raise UsageError(f"{path} is a folder; expected a rows file (.jsonl, .csv, either also .gz)")
+    raise UsageError(f"{path} is a folder; expected a rows file (.jsonl, .csv, either also .gz or .zst)")
 
 
 def digest_file(path: Path) -> str:
@@ -179,13 +178,9 @@ def _mend(value: object) -> object:
 
 @contextmanager
 def opened(source: Input) -> Iterator[BinaryIO]:
-    """The input's bytes, decompressed where they begin as gzip does, whatever the file is called."""
-    with source.open() as raw:
-        if raw.peek(2)[:2] == GZIP_MAGIC:
-            with gzip.GzipFile(fileobj=raw) as file:
-                yield cast(BinaryIO, file)
-        else:
-            yield raw
+    """The input's bytes, decompressed. Reading them raises Damaged."""
+    with source.open() as raw, decompressed(raw) as plain:
+        yield cast(BinaryIO, plain)
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
