@@ -103,7 +103,7 @@ class TestFiles:
             ("a.jsonl", b""),
             ("b.csv", b""),
             ("c.csv", b"text,b\n"),
-            ("d.jsonl.gz", gzip.compress(b"")),
+            ("d.jsonl.gz", gzip.compress(b"", mtime=0)),
         ):
             (tmp_path / name).write_bytes(data)
             assert [finding.code for finding in refused(tmp_path / name).findings] == ["empty_file"]
