@@ -237,7 +237,7 @@ def test_a_terminal_that_is_gone_fails_nothing(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("view", "line"),
     [
-        (replace(view_of(), idle_looks=1), "0 requests answered so far; no rows to send"),
+        (replace(view_of(), idle_looks=1), "0 requests answered so far; no rows to take"),
         (view_of(), "0 requests answered so far"),
         (view_of(retries=2), "0 requests answered so far, 0 in flight"),
         (

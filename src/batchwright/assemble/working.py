@@ -76,7 +76,7 @@ async def _tell_of_work(worker: RunningWorker, ended: EndedBatches, machine: Mac
     say(f"Working on the batches of {place}; Ctrl-C ends. Answers are kept; `batchwright export` writes them.")
     told = ""
     await ended.texts()
-    await clock.sleep(TELL_EVERY_S)  # before that "no rows to send" would only mean that none was looked for yet
+    await clock.sleep(TELL_EVERY_S)  # before that "no rows to take" would only mean that none was looked for yet
     while (view := worker.view()) is not None:
         for text in await ended.texts():
             say(text)

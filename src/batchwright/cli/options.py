@@ -194,8 +194,16 @@ def pace_options(function: F) -> F:
         click.option(
             "-c", "--concurrency", metavar="N", help="Rows in flight, at most; found by trying. [default: 256]"
         ),
-        click.option("--rpm", metavar="N", help="Requests a minute, at most. [default: as the vendor allows]"),
-        click.option("--tpm", metavar="N", help="Tokens a minute, at most. [default: as the vendor allows]"),
+        click.option(
+            "--rpm",
+            metavar="N",
+            help="Requests a minute, at most. [default: as the batch began; else as the vendor allows]",
+        ),
+        click.option(
+            "--tpm",
+            metavar="N",
+            help="Tokens a minute, at most. [default: as the batch began; else as the vendor allows]",
+        ),
         click.option("--timeout", metavar="TIME", help="Whole time of one attempt, e.g. 90s or 2m. [default: 15m]"),
     )(function)
 

@@ -98,8 +98,8 @@ def _replaced_text(earlier: EarlierFile, delivery: Delivery, what: tuple[int, st
     if earlier.is_table or earlier.lines == rows:
         return ""
     return (
-        f"{delivery.output} held {plural(earlier.lines, 'line')} of other answers, {now}. Those are kept as long as "
-        "their batch is: `batchwright list` shows it, `export` writes them."
+        f"{delivery.output} held {plural(earlier.lines, 'line')} of other answers, {now}. If their batch is still "
+        "here (`batchwright list`), `export` writes them again; if it was deleted, they are gone."
     )
 
 

@@ -42,7 +42,8 @@ def work_line(view: WorkerView) -> str:
     answers = f"{plural(view.answered, 'request')} answered so far"
     moves = view.in_flight or view.retries_waiting
     parts = [f"{answers}, {count_text(view.in_flight)} in flight" if moves else answers]
-    parts += ["no rows to send"] if view.idle_looks and not moves else []
+    # Rows may wait all the same, in segments that other workers hold.
+    parts += ["no rows to take"] if view.idle_looks and not moves else []
     parts += [f"{lane.lane.partition('|')[0]}: {lane.waiting}" for lane in view.lanes if lane.waiting]
     parts += [view.note] if view.note else []
     return "; ".join(parts)
