@@ -101,7 +101,7 @@ def test_words_on_stderr_report_on_stdout(machine: Machine, invoke: Invoke, rows
         (["--on-uncertain", "perhaps"], "Invalid value for '--on-uncertain'"),
         (["--limit", "0"], "Invalid value for '--limit'"),
         (["--modle", "x"], "Did you mean '--model'?"),
-        (["extra"], "unexpected extra argument"),
+        (["extra"], "expected one FILE, found 2 (rows.jsonl, extra)"),
     ],
 )
 def test_what_cannot_be_right_is_refused(

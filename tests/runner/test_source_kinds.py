@@ -79,8 +79,6 @@ class TestFiles:
             (row("a").decode().encode("utf-16-be"), "UTF-16"),
             (row("a").decode().encode("utf-32"), "UTF-32"),
             (b"\0\0\0\0" + row("a"), "not valid JSON"),
-            (b'[{"a": 1}, {"b": 2}]', "one JSON array"),
-            (b'[\n{"a": 1},\n{"b": 2}\n]', "one JSON array"),
             (b'{\n"a": 1\n}\n', "one object a line"),
             (b"", "is empty"),
             (b"\n \n\n", "3 lines, all of them blank"),

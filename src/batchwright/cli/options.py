@@ -89,6 +89,22 @@ FLAGS = ("truncated", "refused", "filtered", "empty")
 """These four and the kinds are written out so that `--help` imports no table; a test compares them with it."""
 
 
+def _one_file(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str:
+    if not values:
+        raise click.MissingParameter(ctx=context, param=parameter)
+    if len(values) > 1:
+        raise click.BadParameter(
+            f"expected one FILE, found {len(values)} ({values[0]}, {values[1]}{', ...' if values[2:] else ''}); give "
+            "several files as a pattern in quotes: 'data/*.jsonl'",
+            ctx=context,
+            param=parameter,
+        )
+    return values[0]
+
+
+source_argument = click.argument("source", metavar="FILE", nargs=-1, callback=_one_file)
+
+
 def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         for option in reversed(options):

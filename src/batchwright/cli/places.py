@@ -13,6 +13,7 @@ from pathlib import Path
 from batchwright.core.errors import UsageError
 from batchwright.core.object_urls import ObjectURL, object_url
 from batchwright.runner.destination_file import descriptor_of
+from batchwright.runner.spool import files_of_pattern
 
 STREAM = "-"
 STDOUT, STDERR = 1, 2
@@ -24,10 +25,15 @@ def check_source(source: str) -> None:
         return
     if not source:
         raise UsageError("FILE: expected the name of a file of rows, or - for standard input, found ''")
+    if files_of_pattern(source):
+        return
     path = Path(source)
     try:
         if stat.S_ISDIR(path.stat().st_mode):
-            raise UsageError(f"{source} is a folder; expected a file of rows")
+            raise UsageError(
+                f"{source} is a folder; expected a file of rows, or a pattern in quotes for several: "
+                f"'{path / '*.jsonl'}'"
+            )
     except FileNotFoundError:
         raise UsageError(f"{source}: there is no such file{_alike(path)}") from None
     except OSError as error:

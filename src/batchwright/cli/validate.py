@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="validate")
-@click.argument("source", metavar="FILE")
+@options.source_argument
 @options.endpoint_options
 @options.service_options
 @options.row_options

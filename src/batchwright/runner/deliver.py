@@ -31,6 +31,7 @@ from batchwright.runner.plan import retry_texts
 from batchwright.runner.report import Timing, Written, build_report
 from batchwright.runner.request import Delivery
 from batchwright.runner.seams import Seams
+from batchwright.runner.spool import files_of_pattern, fits_pattern
 
 STDIN, STDOUT = 0, 1
 NAME_MAX_BYTES = 230
@@ -192,6 +193,9 @@ def is_input(place: Path | None, source: str | Path) -> bool:
     input was made of."""
     if place is not None and str(source) != "-" and _same(place, Path(source)):
         return True
+    if paths := files_of_pattern(source):
+        fits = place is not None and fits_pattern(place, str(source))  # also one that is not there yet
+        return fits or any(is_input(place, path) for path in paths)
     try:
         read = os.fstat(STDIN) if str(source) == "-" else os.stat(source)
         written = os.fstat(STDOUT) if place is None else os.stat(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from enum import Enum
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import msgspec
 from batchwright.core.errors import Finding, InputRefused
 from batchwright.runner.compression import split_name
 from batchwright.wire.json_text import BOM
+from batchwright.wire.row_elements import BrokenArray, read_elements
 
 
 class InputFormat(Enum):
     JSONL = "jsonl"
+    ARRAY = "array"
+    """One JSON array, whatever the file is called; its rows are counted as lines."""
     CSV = "csv"
     """Separated by commas, or by what its header shows."""
     TSV = "tsv"
@@ -42,10 +46,10 @@ _FOREIGN = {
 def format_of(name: str, head: bytes) -> InputFormat:
     """By the name, else an object or an array at the very start is JSON's."""
     found = _SUFFIXES.get(Path(split_name(name)[0]).suffix.lower())
-    if found is not None:
-        return found
-    text = head.removeprefix(BOM).lstrip()
-    return InputFormat.CSV if text and text[:1] not in (b"{", b"[") else InputFormat.JSONL
+    if found is None:
+        text = head.removeprefix(BOM).lstrip()
+        found = InputFormat.CSV if text and text[:1] not in (b"{", b"[") else InputFormat.JSONL
+    return InputFormat.ARRAY if found is InputFormat.JSONL and _is_array(head) else found
 
 
 def refuse_foreign(name: str, head: bytes) -> None:
@@ -58,24 +62,31 @@ def refuse_foreign(name: str, head: bytes) -> None:
         raise InputRefused(f"{name} is {what}; expected JSONL or CSV in UTF-8, plain or compressed with gzip or zstd")
 
 
-def refuse_one_document(name: str, head: bytes) -> None:
-    """Raises InputRefused for one JSON document over many lines, which would otherwise be a finding for each."""
-    first, _, rest = head.removeprefix(BOM).lstrip().partition(b"\n")
+def refuse_one_object(name: str, head: bytes) -> None:
+    """Raises InputRefused for one JSON object over many lines, which would otherwise be a finding for each."""
+    first = head.removeprefix(BOM).lstrip().partition(b"\n")[0]
     if first.rstrip() == b"{":
         raise _refused(
             name, f"one JSON object spread over several lines; expected one object a line (jq -c . {name} > rows.jsonl)"
         )
-    if first[:1] == b"[" and not (rest.strip() and _is_json(first)):
-        raise _refused(name, f"one JSON array; expected one object a line: jq -c '.[]' {name} > rows.jsonl")
+
+
+def _is_array(head: bytes) -> bool:
+    """One JSON array, not lines of which the first happens to be one."""
+    first, _, rest = head.removeprefix(BOM).lstrip().partition(b"\n")
+    return first[:1] == b"[" and not (rest.strip() and _is_json(first))
 
 
 def fields_of_first(head: bytes) -> tuple[str, ...]:
-    """The fields of the first JSONL row; empty where it is no object, or longer than `head`."""
-    lines = (line.removeprefix(BOM).strip() for line in head.split(b"\n"))
-    first = next((line for line in lines if line), b"")
+    """The fields of the first row of lines or of an array; empty where it is no object, or longer than `head`."""
     try:
+        if _is_array(head):
+            first = next(read_elements(io.BytesIO(head), len(head)), [b""])[0]
+        else:
+            lines = (line.removeprefix(BOM).strip() for line in head.split(b"\n"))
+            first = next((line for line in lines if line), b"")
         return tuple(msgspec.json.decode(first, type=dict[str, msgspec.Raw]))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, BrokenArray):
         return ()
 
 

@@ -1,19 +1,20 @@
 """A rows file (or standard input, or rows from the library) as chunks of checked rows, in memory that does not grow.
 
-JSONL (`.jsonl`, `.ndjson`, `.json`), CSV (`.csv`), TSV (`.tsv`, `.tab`), each also compressed with gzip or zstd (told
-by its first bytes); any other name is told by its content. Every line becomes a row, a finding, or is blank: rows +
-blank = lines.
+JSONL (`.jsonl`, `.ndjson`, `.json`) or one JSON array, CSV (`.csv`), TSV (`.tsv`, `.tab`), each also compressed with
+gzip or zstd (told by its first bytes); any other name is told by its content. Every line (of an array every row)
+becomes a row, a finding, or is blank: rows + blank = lines.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, assert_never
 
 from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import Finding, InputRefused, UsageError
@@ -23,12 +24,13 @@ from batchwright.core.rows import SourceRow
 from batchwright.runner.compression import Damaged
 from batchwright.runner.custom_ids import MAX_REPEATED, CustomIds, FirstLines
 from batchwright.runner.object_inputs import OpenObjects, open_objects_input
-from batchwright.runner.sniff import InputFormat, fields_of_first, format_of, refuse_foreign, refuse_one_document
-from batchwright.runner.spool import HEAD_BYTES, FileInput, Input, open_input, opened
+from batchwright.runner.sniff import InputFormat, fields_of_first, format_of, refuse_foreign, refuse_one_object
+from batchwright.runner.spool import HEAD_BYTES, Input, open_input, opened
 from batchwright.runner.validation import Collector, ValidationReport, refuse
 from batchwright.wire.json_text import BOM
 from batchwright.wire.line_reader import LongLine, read_lines
 from batchwright.wire.row_checks import Problem
+from batchwright.wire.row_elements import BrokenArray, read_elements
 from batchwright.wire.rows import KEPT_LINE_BYTES, RowDecoder
 from batchwright.wire.table import BadTable, EmptyTable, TableDecoder
 
@@ -116,8 +118,8 @@ class Source:
         head = self._read_head()
         refuse_foreign(name, head)
         self.format = format or format_of(name, head)
-        if self.format is InputFormat.JSONL:
-            refuse_one_document(name, head)
+        if self.format in (InputFormat.JSONL, InputFormat.ARRAY):
+            refuse_one_object(name, head)
             decoder = RowDecoder(options)
             self.columns = fields_of_first(head) if options.prompt else ()
             if self.columns and not skip_invalid:
@@ -150,6 +152,8 @@ class Source:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person should know of how this input is read: a guess, with the way to say it otherwise."""
+        if self.format is InputFormat.ARRAY:
+            return (f"{self.name} is one JSON array: line 3 stands for its third row.",)
         if self.guessed in ("", "prompt"):  # a column of that name is no guess
             return ()
         return (
@@ -222,8 +226,7 @@ class Source:
         self.lines = self.rows = self.blank = 0
         try:
             with opened(self._input) as file:
-                found = self._read_jsonl(file) if self.format is InputFormat.JSONL else self._read_table(file)
-                for chunk in self._chunked(found):
+                for chunk in self._chunked(self._read(file)):
                     if ids is not None:
                         ids.add([row.row.custom_id for row in chunk if row.row.custom_id is not None])
                     yield chunk
@@ -231,9 +234,11 @@ class Source:
             raise self._damaged(f"after line {self.lines:,}", error) from error
         except OSError as error:
             raise InputRefused(f"{self.name}: cannot be read after line {self.lines:,}: {error}") from error
-        if isinstance(self._input, FileInput) and self._input.changed():
+        if self._input.changed():
             raise InputRefused(f"{self.name} was changed while it was read, so nothing was sent; run it again")
         if not self.rows:
+            if self.format is InputFormat.ARRAY:
+                raise _without_rows(self.name, "is an array without rows")
             if self.format is InputFormat.JSONL:
                 raise _empty(self.name, self.lines)
             raise _without_rows(self.name, "has a header and nothing below it")
@@ -255,6 +260,27 @@ class Source:
         if pending:
             self.rows += len(pending)
             yield pending
+
+    def _read(self, file: BinaryIO) -> Iterator[SourceRow]:
+        match self.format:
+            case InputFormat.JSONL:
+                return self._read_jsonl(file)
+            case InputFormat.ARRAY:
+                return self._read_array(file)
+            case InputFormat.CSV | InputFormat.TSV:
+                return self._read_table(file)
+            case _:
+                assert_never(self.format)
+
+    def _read_array(self, file: BinaryIO) -> Iterator[SourceRow]:
+        decoder = RowDecoder(self._options)
+        try:
+            for elements in read_elements(file, self._options.max_row_bytes):
+                for element in elements:
+                    self.lines += 1
+                    yield decoder.decode(element, self.lines)
+        except BrokenArray as error:
+            raise self._refuse_whole(error.row, "json_array", error.message, place="row") from error
 
     def _read_jsonl(self, file: BinaryIO) -> Iterator[SourceRow]:
         decoder = RowDecoder(self._options)
@@ -308,9 +334,9 @@ class Source:
     def _too_long(self, decoder: RowDecoder, line: LongLine) -> SourceRow:
         return decoder.refuse(line.head, self.lines, [_long_line(line, self._options.max_row_bytes)])
 
-    def _refuse_whole(self, line: int, code: str, message: str) -> InputRefused:
+    def _refuse_whole(self, line: int, code: str, message: str, *, place: str = "line") -> InputRefused:
         finding = Finding(line=line, code=code, message=message)
-        return InputRefused(f"{self.name}: line {line}: {message}", (finding,))
+        return InputRefused(f"{self.name}: {place} {line}: {message}", (finding,))
 
     def _read_head(self) -> bytes:
         try:
@@ -358,13 +384,23 @@ class Source:
             blank=self.blank,
             refused=collector.refused,
             body_bytes=collector.body_bytes,
-            findings=collector.first_findings(),
+            findings=tuple(map(self._placed, collector.first_findings())),
             total=collector.total,
             by_code=dict(collector.by_code),
             lanes={name: count for name, count in collector.lanes.items() if count > 0},
             endpoints={name: count for name, count in collector.endpoints.items() if count > 0},
             columns=self.columns,
         )
+
+    def _placed(self, finding: Finding) -> Finding:
+        """With the file that its line is in, where there are several."""
+        marks = self._input.marks
+        at = bisect_right(marks, finding.line, key=lambda mark: mark.line) - 1
+        if at < 0:
+            return finding
+        mark = marks[at]
+        own_line = finding.line - mark.line + mark.own_line
+        return replace(finding, message=f"{finding.message} ({mark.name}, line {own_line:,})")
 
 
 def _repeat_of(row: SourceRow, first: FirstLines) -> Finding | None:

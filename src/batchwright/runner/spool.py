@@ -6,12 +6,15 @@ digest before the first row is taken in, and naming both lines of a repeated cus
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatch
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
@@ -20,15 +23,19 @@ import msgspec
 
 from batchwright.core.errors import StoreError, UsageError
 from batchwright.runner.compression import decompressed
+from batchwright.runner.joining import COPY_BYTES, BlocksReader, Part, PartMark, joined
 from batchwright.wire.json_text import whole_characters
 
 HEAD_BYTES = 64 * 1024
 """What is looked at to tell what kind of input it is."""
-COPY_BYTES = 1024 * 1024
 
 
 class Input(Protocol):
     """Bytes that can be read again and again, one reading at a time."""
+
+    @property
+    def marks(self) -> Sequence[PartMark]:
+        """Where its parts begin, as far as it was read; empty for an input that has none."""
 
     def open(self) -> BufferedReader:
         """From the start, as stored (perhaps compressed). The caller closes it."""
@@ -36,11 +43,16 @@ class Input(Protocol):
     def digest(self) -> str:
         """Hex SHA-256 of the bytes as stored. About a second a gigabyte for a file, nothing for a copy."""
 
+    def changed(self) -> bool:
+        """Whether it was written to since this object was made."""
+
     def close(self) -> None: ...
 
 
 class FileInput:
-    """A regular file. `changed` tells whether it was written to since this object was made."""
+    """A regular file."""
+
+    marks = ()
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -81,7 +93,8 @@ def copying(spool_dir: Path | None) -> Iterator[None]:
 class CopiedInput:
     """A copy of bytes that could be read only once; gone with this object, whatever happens to the process."""
 
-    def __init__(self, blocks: Iterable[bytes], spool_dir: Path | None) -> None:
+    def __init__(self, blocks: Iterable[bytes], spool_dir: Path | None, marks: Sequence[PartMark] = ()) -> None:
+        self.marks = marks
         with copying(spool_dir):
             self._file = tempfile.TemporaryFile(dir=spool_dir)  # noqa: SIM115 (closed by close)
         found = hashlib.sha256()
@@ -97,6 +110,9 @@ class CopiedInput:
             raise
         self._digest = found.hexdigest()
 
+    def changed(self) -> bool:
+        return False
+
     def open(self) -> BufferedReader:
         self._file.seek(0)
         return os.fdopen(os.dup(self._file.fileno()), "rb")
@@ -108,6 +124,51 @@ class CopiedInput:
         self._file.close()
 
 
+class JoinedFiles:
+    """Regular files, one behind the other (`joining`)."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._files = [FileInput(path) for path in paths]
+        self._parts = [Part(str(path), partial(_blocks_of, path)) for path in paths]
+        self.marks: list[PartMark] = []
+        self._digest = ""
+
+    def open(self) -> BufferedReader:
+        self.marks.clear()
+        return BufferedReader(BlocksReader(joined(self._parts, self.marks)), COPY_BYTES)
+
+    def digest(self) -> str:
+        if not self._digest:
+            with self.open() as whole:
+                self._digest = hashlib.file_digest(whole, "sha256").hexdigest()
+        return self._digest
+
+    def changed(self) -> bool:
+        return any(file.changed() for file in self._files)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def files_of_pattern(source: object) -> list[Path]:
+    """What `data/*.jsonl` names, in the order of the names; none for what is no pattern, or the name of a file. Raises
+    UsageError for a pattern that no file fits."""
+    if not isinstance(source, str | Path) or not glob.has_magic(str(source)) or Path(source).exists():
+        return []
+    found = sorted(path for path in map(Path, glob.glob(str(source), recursive=True)) if path.is_file())
+    if not found:
+        raise UsageError(f"{source}: no file has such a name (in {Path.cwd()})")
+    return found
+
+
+def fits_pattern(path: Path, pattern: str) -> bool:
+    """Whether a file of that name is among those of the pattern as soon as it is there."""
+    names, patterns = Path(os.path.abspath(path)).parts, Path(os.path.abspath(pattern)).parts
+    if "**" in patterns:
+        return fnmatch(os.path.abspath(path), os.path.abspath(pattern).replace("**/", "*"))
+    return len(names) == len(patterns) and all(map(fnmatch, names, patterns))
+
+
 def open_input(source: str | Path | Iterable[object], spool_dir: Path | None, stdin: BinaryIO) -> Input:
     """Raises UsageError for what is not there, cannot be read or is no rows at all."""
     if isinstance(source, Mapping | bytes):
@@ -116,8 +177,10 @@ def open_input(source: str | Path | Iterable[object], spool_dir: Path | None, st
         return CopiedInput(encode_rows(source), spool_dir)
     if str(source) == "-":
         return CopiedInput(_blocks(stdin), spool_dir)
-    path = Path(source)
     try:
+        if paths := files_of_pattern(source):
+            return JoinedFiles(paths)
+        path = Path(source)
         mode = path.stat().st_mode
         if stat.S_ISREG(mode):
             path.open("rb").close()
@@ -131,7 +194,10 @@ def open_input(source: str | Path | Iterable[object], spool_dir: Path | None, st
         ) from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
-    raise UsageError(f"{path} is a folder; expected a rows file (.jsonl, .csv, either also .gz or .zst)")
+    raise UsageError(
+        f"{path} is a folder; expected a rows file (.jsonl, .csv, either also .gz or .zst), or a pattern for several "
+        f"({path / '*.jsonl'})"
+    )
 
 
 def digest_file(path: Path) -> str:
@@ -181,6 +247,11 @@ def opened(source: Input) -> Iterator[BinaryIO]:
     """The input's bytes, decompressed. Reading them raises Damaged."""
     with source.open() as raw, decompressed(raw) as plain:
         yield cast(BinaryIO, plain)
+
+
+def _blocks_of(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from _blocks(file)
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 _BLANKS = b" \t\r\n"
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _find_brackets = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+([\[{]++|[\]}]++)", re.DOTALL).match
-_find_row_end = re.compile(rb'(?:[^"\[\]{},]++|' + _STRING + rb")*+([,\[\]{}])", re.DOTALL).match
+find_row_end = re.compile(rb'(?:[^"\[\]{},]++|' + _STRING + rb")*+([,\[\]{}])", re.DOTALL).match
 _begin_object = re.compile(rb"[ \t\r\n]*+\{").match
 _find_name = re.compile(rb'(?<!\\)"requests"[ \t\r\n]*+:[ \t\r\n]*+\Z').search
 _CLOSERS = bytes.maketrans(b"[{", b"]}")
@@ -34,7 +34,7 @@ def cut_apart(body: bytes, most_rows: int) -> RowsApart | None:
         return None
     rows: list[bytes] = []
     begin = at = start + 1
-    while (found := _find_row_end(body, at)) is not None:
+    while (found := find_row_end(body, at)) is not None:
         sign, at = found[1], found.end()
         if sign in b",]":
             rows.append(body[begin : at - 1].strip(_BLANKS))
@@ -43,7 +43,7 @@ def cut_apart(body: bytes, most_rows: int) -> RowsApart | None:
                 return None
             if sign == b"]":
                 return RowsApart(rows, body[:start] + b"0" + body[at:])
-        elif sign == b"}" or (at := _end_of_value(body, at - 1)) < 0:
+        elif sign == b"}" or (at := end_of_value(body, at - 1)) < 0:
             return None
     return None
 
@@ -56,13 +56,13 @@ def _find_array(body: bytes) -> int:
         bracket = found.start(1)
         if body[bracket : bracket + 1] == b"[" and _find_name(body, at, bracket) is not None:
             return bracket
-        at = _end_of_value(body, bracket)
+        at = end_of_value(body, bracket)
         if at < 0:
             return -1
     return -1
 
 
-def _end_of_value(body: bytes, at: int) -> int:
+def end_of_value(body: bytes, at: int) -> int:
     """Behind the array or object that begins here; -1: it is not closed as it was opened."""
     expected = bytearray()
     while (found := _find_brackets(body, at)) is not None:

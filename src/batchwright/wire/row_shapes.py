@@ -64,9 +64,7 @@ def open_object(line: bytes) -> tuple[dict[str, Raw], Problem | None]:
     except RecursionError:
         return {}, nested_too_deeply("")
     except msgspec.ValidationError:
-        kind = kind_of(line)
-        hint = "; a file that is one JSON array is turned into lines by: jq -c '.[]'" if kind == "array" else ""
-        return {}, Problem("invalid_type", f"expected an object, got {kind}{hint}")
+        return {}, Problem("invalid_type", f"expected an object, got {kind_of(line)}")
     except msgspec.DecodeError as error:
         start = line[:60].decode("utf-8", "replace")
         return {}, Problem("invalid_json_line", f"not valid JSON: {error}; the line begins: {start}")
