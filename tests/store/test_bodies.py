@@ -11,7 +11,7 @@ from sqlalchemy import select
 from batchwright.core.errors import ObjectsAway, StoreError
 from batchwright.ports.blobs import ListedObject, Objects
 from batchwright.ports.store import ClaimRequest
-from batchwright.store import bodies, checkpointing, objects_sweep, parts
+from batchwright.store import blobs, bodies, checkpointing, objects_sweep, parts
 from batchwright.store.folder_objects import FolderObjects
 from batchwright.store.open import Outlying, open_store
 from batchwright.store.schema import blob
@@ -84,13 +84,48 @@ def there(objects: Counted) -> set[str]:
     return {each.name for each in objects._objects.listed("state-w1", "", 10_000)}
 
 
-def test_parts_go_outside_and_small_inputs_stay(objects: Counted) -> None:
+def test_parts_go_outside_and_what_comes_in_small_stays(objects: Counted) -> None:
     store = opened(objects)
-    submit(store, "batch_a", [new_segment(0), new_segment(1, padding=bodies.INLINE_BYTES)])
+    submit(store, "batch_a", [new_segment(0), new_segment(1)])
     worker = Worker(store)
     worker.finish(worker.one())
-    assert set(named(store)) == {"input/batch_a/1", "part/w/1/3"}
+    assert set(named(store)) == {"part/w/1/3"}
     assert set(named(store).values()) == there(objects)
+    store.close()
+
+
+def test_inputs_of_one_transaction_are_one_object(objects: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(objects)
+    ids = [[f"{number}-{row}" for row in range(4)] for number in range(5)]
+    size = bodies.INLINE_BYTES // 4
+    new = [new_segment(number, padding=size, refused=[0], ids=ids[number]) for number in range(5)]
+    submit(store, "batch_a", new)
+    assert objects.asked == ["probe", "put"]
+    assert sorted(named(store)) == [f"{kind}/batch_a/{number}" for kind in ("input", "intake") for number in range(5)]
+    assert set(named(store).values()) == there(objects)
+    assert len(there(objects)) == 1
+    monkeypatch.setattr(bodies, "WHOLE_BYTES", 0)
+    claimed = Worker(store).checkpoint(claim=ClaimRequest(limit=5)).claimed
+    assert objects.asked == ["probe", "put", "get_ranges"], "all that were claimed in one go"
+    assert [[row.custom_id for row in one.input.rows] for one in claimed] == ids
+    store.close()
+
+
+def test_an_object_goes_with_the_last_that_lies_in_it(objects: Counted) -> None:
+    store = opened(objects)
+    submit(store, "batch_a", [new_segment(number, padding=bodies.INLINE_BYTES // 2) for number in range(3)])
+    (together,) = there(objects)
+    store._bodies.connections.transact(lambda connection: blobs.discard(connection, ["input/batch_a/2"]))
+    assert store.sweep_step(99_000_000) == 0
+    assert there(objects) == {together}
+    assert len(named(store)) == 3
+    store._bodies.connections.transact(
+        lambda connection: blobs.discard(connection, ["input/batch_a/0", "input/batch_a/1"])
+    )
+    assert objects_sweep.delete_superseded(store._bodies, 99_000_000, 2) == 2
+    assert there(objects) == set()
+    assert objects_sweep.delete_superseded(store._bodies, 99_000_000, 2) == 1, "what is gone may be deleted again"
+    assert named(store) == {}
     store.close()
 
 
@@ -214,13 +249,14 @@ def test_superseded_objects_go_with_their_rows_and_stay_while_the_store_is_away(
 
 def test_segments_that_cannot_be_read_are_given_back(objects: Counted) -> None:
     store = opened(objects)
-    submit(store, "batch_a", [new_segment(0, padding=bodies.INLINE_BYTES), new_segment(1)])
+    submit(store, "batch_a", [new_segment(0, padding=bodies.INLINE_BYTES)])
+    submit(store, "batch_b", [new_segment(0)])
     objects.away.add("get")
     worker = Worker(store)
     result = worker.checkpoint(claim=ClaimRequest(limit=2))
-    assert ([claimed.key.number for claimed in result.claimed], result.given_back) == ([1], 1)
+    assert ([claimed.key.batch_id for claimed in result.claimed], result.given_back) == (["batch_b"], 1)
     objects.away.clear()
-    assert [held.key.number for held in worker.claim(limit=2)] == [0]
+    assert [held.key.batch_id for held in worker.claim(limit=2)] == ["batch_a"]
     store.close()
 
 

@@ -1,8 +1,8 @@
 """Blobs: immutable bytes under a key that says what wrote them and is used once.
 
-Each has its row. Its bytes are in that row, or an object of the object store has them (`store.bodies`) and the row
-names it. Superseded blobs are marked, never deleted by the transaction that supersedes them: a reader may hold their
-names. The sweeper deletes them later, and the objects of all that go.
+Each has its row. Its bytes are in that row, or in an object of the object store (`store.bodies`), perhaps beside those
+of others, and the row says where. Superseded blobs are marked, never deleted by the transaction that supersedes them: a
+reader may hold their names. The sweeper deletes them later, and an object once all go that lie in it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, exists, insert, literal, select, text, update
+from sqlalchemy import Connection, Text, bindparam, cast, delete, exists, insert, literal, or_, select, text, update
 
 from batchwright.core.worker_id import WorkerId
 from batchwright.store.prepared import Prepared
@@ -21,8 +21,12 @@ MAX_BYTES = 8 * 1024 * 1024
 LONG_AGO_MS = 1
 """When a blob was superseded whose readers find nothing of it any more."""
 
-_PUT = Prepared(insert(blob), ("key", "object", "size", "data"))
-_FIND = Prepared(select(blob.c.data, blob.c.object, blob.c.size).where(blob.c.key == bindparam("key")))
+_PUT = Prepared(insert(blob), ("key", "object", "object_size", "object_offset", "size", "data"))
+_FIND = Prepared(
+    select(blob.c.data, blob.c.object, blob.c.object_size, blob.c.object_offset, blob.c.size).where(
+        blob.c.key == bindparam("key")
+    )
+)
 _IS_ONE = blob.c.key.in_(bindparam("dead_keys", expanding=True))
 _IS_UNNAMED = ~exists().where(part.c.blob_key == blob.c.key)
 _DELETE = delete(blob).where(_IS_ONE)
@@ -30,7 +34,10 @@ _DELETE_UNNAMED = _DELETE.where(_IS_UNNAMED)
 _LEAVE = (
     update(blob)
     .where(_IS_ONE, text(IS_OBJECT))
-    .values(key=literal("gone/") + blob.c.object, superseded_at_ms=LONG_AGO_MS)
+    .values(
+        key=literal("gone/") + blob.c.object + literal("/") + cast(blob.c.object_offset, Text),
+        superseded_at_ms=LONG_AGO_MS,
+    )
 )
 _LEAVE_UNNAMED = _LEAVE.where(_IS_UNNAMED)
 _SUPERSEDE = (
@@ -45,9 +52,19 @@ _SWEEP = delete(blob).where(
         .limit(bindparam("at_most"))
     )
 )
+_beside = blob.alias("beside")
 _OLD_OBJECTS = (
     select(blob.c.key, blob.c.object)
-    .where(*_IS_OLD, text(IS_OBJECT))
+    .where(
+        text(f"blob.{SUPERSEDED}"),
+        text(f"blob.{IS_OBJECT}"),
+        blob.c.superseded_at_ms <= bindparam("until_ms"),
+        ~exists().where(
+            _beside.c.object == blob.c.object,
+            text(f"beside.{IS_OBJECT}"),
+            or_(_beside.c.superseded_at_ms == 0, _beside.c.superseded_at_ms > bindparam("until_ms")),
+        ),
+    )
     .order_by(blob.c.superseded_at_ms)
     .limit(bindparam("at_most"))
 )
@@ -94,17 +111,19 @@ def result_key(batch_id: str, number: int, round_epoch: tuple[int, int]) -> str:
     return f"result/{batch_id}/{number}/{round_epoch[0]}/{round_epoch[1]}"
 
 
-def put(connection: Connection, key: str, data: bytes, object_: str = "") -> None:
-    """`key` must be new. `object_`: the object that holds the bytes already, which are left out of the row then."""
-    if object_:
-        put_object(connection, key, object_, len(data))
+def put(connection: Connection, key: str, data: bytes, outside: Span | None = None) -> None:
+    """`key` must be new. `outside`: where its bytes lie already; they are left out of the row then."""
+    if outside is not None:
+        put_object(connection, key, outside)
     else:
-        _PUT.run(connection, {"key": key, "object": "", "size": len(data), "data": data})
+        own = {"object": "", "object_size": 0, "object_offset": 0}
+        _PUT.run(connection, {"key": key, **own, "size": len(data), "data": data})
 
 
-def put_object(connection: Connection, key: str, object_: str, size: int) -> None:
+def put_object(connection: Connection, key: str, span: Span) -> None:
     """`key` must be new; the object holds its bytes already."""
-    _PUT.run(connection, {"key": key, "object": object_, "size": size, "data": b""})
+    own = {"object": span.object, "object_size": span.size, "object_offset": span.offset}
+    _PUT.run(connection, {"key": key, **own, "size": span.length, "data": b""})
 
 
 def find(connection: Connection, key: str) -> bytes | Span:
@@ -112,7 +131,9 @@ def find(connection: Connection, key: str) -> bytes | Span:
     found = _FIND.first(connection, {"key": key})
     if found is None:
         raise KeyError(key)
-    return Span(found.object, 0, found.size, found.size) if found.object else bytes(found.data)
+    if found.object:
+        return Span(found.object, found.object_offset, found.size, found.object_size)
+    return bytes(found.data)
 
 
 def discard(connection: Connection, keys: Sequence[str], *, unnamed: bool = False) -> None:
@@ -137,7 +158,7 @@ def delete_superseded(connection: Connection, until_ms: int, limit: int) -> int:
 
 
 def superseded_objects(connection: Connection, until_ms: int, limit: int) -> dict[str, str]:
-    """Of those whose bytes are objects: key -> object, up to `limit`."""
+    """Of those whose bytes are in objects where nothing else is any more: key -> object, up to `limit`."""
     rows = connection.execute(_OLD_OBJECTS, {"until_ms": until_ms, "at_most": limit})
     return {row.key: row.object for row in rows}
 

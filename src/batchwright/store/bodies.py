@@ -192,17 +192,31 @@ class Bodies:
 
     # writing -----------------------------------------------------------------------------------------------------
 
-    def put_all(self, items: Sequence[tuple[str, bytes]], *, least_bytes: int = -1) -> list[str]:
-        """The object of each item (key, bytes) that goes outside, put and durable; empty for one that belongs into the
-        table, as what is below `least_bytes` does (-1: INLINE_BYTES). Objects that no transaction comes to name are
-        swept."""
+    def put_all(self, items: Sequence[tuple[str, bytes]], *, least_bytes: int = -1) -> list[Span | None]:
+        """Each item (key, bytes) as an object of its own, put and durable: where it lies; None for one that belongs
+        into the table, as what is below `least_bytes` does (-1: INLINE_BYTES). Objects that no transaction comes to
+        name are swept."""
         least_bytes = INLINE_BYTES if least_bytes < 0 else least_bytes
         if self.objects is None or all(len(data) < least_bytes for _, data in items):
-            return [""] * len(items)
+            return [None] * len(items)
         self.tie()
         names = [self._new_name(key) if len(data) >= least_bytes else "" for key, data in items]
         self._each(self._put, [(name, item[1]) for name, item in zip(names, items, strict=True) if name])
-        return names
+        sizes = [len(data) for _, data in items]
+        return [Span(name, 0, size, size) if name else None for name, size in zip(names, sizes, strict=True)]
+
+    def put_together(self, items: Sequence[tuple[str, bytes]]) -> dict[str, Span]:
+        """All items (key, bytes) as one object, put and durable, named after the first: where each lies, by key. Empty:
+        they are so small together that they belong into the table."""
+        whole = b"".join(data for _, data in items) if self.objects is not None else b""
+        (outer,) = self.put_all([(items[0][0], whole)]) if items else (None,)
+        if outer is None:
+            return {}
+        ends = itertools.accumulate(len(data) for _, data in items)
+        return {
+            key: Span(outer.object, end - len(data), len(data), outer.size)
+            for (key, data), end in zip(items, ends, strict=True)
+        }
 
     def tie(self) -> None:
         """Before every put: while nothing lies there, another process may tie the store elsewhere. Raises StoreError

@@ -24,6 +24,7 @@ from batchwright.core.errors import ObjectsAway
 from batchwright.core.records import Record, SegmentInput, Tally
 from batchwright.ports.store import ClaimedSegment, ClaimRequest, SegmentKey
 from batchwright.store import backlog, inputs, ledger, parts, queueing
+from batchwright.store.blobs import Span
 from batchwright.store.bodies import Bodies, Outside, Reader
 from batchwright.store.connections import TryAgain
 from batchwright.store.fair_order import Candidate, FairOrder
@@ -324,25 +325,33 @@ def _read(connection: Connection, row: StoredRow, reader: Reader) -> Known:
 
 def complete(bodies: Bodies, claims: Claims) -> list[ClaimedSegment]:
     """The claimed segments, once the claim has been committed, with what lies outside. Where the object store does not
-    answer they are given back: whoever asks next takes them."""
-    claimed: list[ClaimedSegment] = []
-    unread: list[StoredRow] = []
-    for taken in claims.taken:
-        known = taken.known
-        if known is None and not unread:  # one that was waited for in vain is enough
-            with suppress(ObjectsAway):
-                known = bodies.look(partial(_read_taken, row=taken.row))
-        if known is None:
-            unread.append(taken.row)
-        else:
-            claimed.append(_claimed(taken.row, known, taken.resolution))
-    if unread:
-        bodies.connections.transact(partial(_give_back, rows=unread))
-    return claimed
+    answer those that lie there are given back: whoever asks next takes them."""
+    outside = [taken.row for taken in claims.taken if taken.known is None]
+    fetched: dict[SegmentKey, Known] = {}
+    if outside:
+        try:
+            fetched = bodies.look(partial(_read_all, rows=outside))
+        except ObjectsAway:
+            bodies.connections.transact(partial(_give_back, rows=outside))
+    return [
+        _claimed(taken.row, known, taken.resolution)
+        for taken in claims.taken
+        if (known := taken.known or fetched.get(taken.key)) is not None
+    ]
 
 
-def _read_taken(connection: Connection, reader: Reader, *, row: StoredRow) -> Known:
-    return _read(connection, row, reader)
+def _read_all(connection: Connection, reader: Reader, *, rows: Sequence[StoredRow]) -> dict[SegmentKey, Known]:
+    """Raises Outside, for all of them in one go."""
+    lacking: list[Span] = []
+    known: dict[SegmentKey, Known] = {}
+    for row in rows:
+        try:
+            known[SegmentKey(row.batch_id, row.number)] = _read(connection, row, reader)
+        except Outside as outside:
+            lacking += outside.spans
+    if lacking:
+        raise Outside(lacking)
+    return known
 
 
 def _give_back(connection: Connection, *, rows: Sequence[StoredRow]) -> None:

@@ -16,7 +16,7 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.records import SegmentKey, Tally
 from batchwright.store import backlog, batches, dialect, inputs, ledger, turning
 from batchwright.store.bodies import Reader
-from batchwright.store.schema import AWAITS_CLOSING, CAN_EXPIRE, NOBODY, batch, file_batch, segment
+from batchwright.store.schema import AWAITS_CLOSING, CAN_EXPIRE, NOBODY, UNENDED, batch, file_batch, segment
 
 _SET_CLOSING = (
     update(batch)
@@ -32,7 +32,7 @@ _EXPIRE = (
 _AWAITING = select(batch.c.batch_id).where(text(AWAITS_CLOSING)).order_by(batch.c.seq)
 _UNHELD = (
     select(segment)
-    .where(segment.c.batch_id == bindparam("batch_id"), text("open > 0"), segment.c.state != "held")
+    .where(segment.c.batch_id == bindparam("batch_id"), text(UNENDED), segment.c.state != "held")
     .order_by(segment.c.number)
     .limit(bindparam("at_most"))
     # One that is being claimed at this moment is its worker's to close.

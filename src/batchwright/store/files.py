@@ -29,7 +29,7 @@ from sqlalchemy import (
 from batchwright.core.errors import NoSuchFile
 from batchwright.ports.files import FilePage, StoredFile
 from batchwright.store import blobs
-from batchwright.store.blobs import piece_key
+from batchwright.store.blobs import Span, piece_key
 from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.schema import UNREADY, UPLOAD_EXPIRES, batch, file, file_batch
 
@@ -111,18 +111,18 @@ def begin(connection: Connection, names: tuple[str, str, str], now_ms: int) -> N
     connection.execute(_ADD, values)
 
 
-def put_outside(bodies: Bodies, file_id: str, packed: Sequence[bytes]) -> list[str]:
-    """The object of each piece, put before the transaction that adds them; empty: it belongs into the table."""
+def put_outside(bodies: Bodies, file_id: str, packed: Sequence[bytes]) -> list[Span | None]:
+    """Where each piece lies, put there before the transaction that adds them; None: it belongs into the table."""
     return bodies.put_all([(f"file/{file_id}", piece) for piece in packed])
 
 
-def add_pieces(connection: Connection, file_id: str, packed: Sequence[bytes], outside: Sequence[str]) -> None:
+def add_pieces(connection: Connection, file_id: str, packed: Sequence[bytes], outside: Sequence[Span | None]) -> None:
     """`outside` is what `put_outside` gave."""
     pieces = connection.execute(_ADD_PIECES, {"of_file": file_id, "more": len(packed)}).scalar_one_or_none()
     if pieces is None:
         raise _none_such(file_id)
-    for number, (piece, name) in enumerate(zip(packed, outside, strict=True), pieces - len(packed)):
-        blobs.put(connection, piece_key(file_id, number), piece, name)
+    for number, (piece, span) in enumerate(zip(packed, outside, strict=True), pieces - len(packed)):
+        blobs.put(connection, piece_key(file_id, number), piece, span)
 
 
 def finish(connection: Connection, done: StoredFile) -> None:

@@ -13,7 +13,7 @@ from batchwright.core.errors import WrongState
 from batchwright.core.records import Tally
 from batchwright.ports.store import NewBatch, NewSegment
 from batchwright.store import backlog, batches, blobs, dialect, idempotency, ledger, turning, webhooks
-from batchwright.store.blobs import MAX_BYTES, input_key, intake_key
+from batchwright.store.blobs import MAX_BYTES, Span, input_key, intake_key
 from batchwright.store.bodies import Bodies
 from batchwright.store.prepared import StoredRow
 from batchwright.store.schema import NOBODY, batch, custom_ids, part, segment
@@ -70,12 +70,12 @@ def create(connection: Connection, new: NewBatch) -> None:
         webhooks.add(connection, new.webhook)
 
 
-def put_outside(bodies: Bodies, batch_id: str, segments: Sequence[NewSegment]) -> dict[str, str]:
-    """Those of the segments' blobs that belong outside, put there before the transaction that adds the segments: key ->
-    object."""
+def put_outside(bodies: Bodies, batch_id: str, segments: Sequence[NewSegment]) -> dict[str, Span]:
+    """The segments' blobs as one object, put before the transaction that adds the segments; where each lies, by key.
+    Empty: they belong into the table."""
     items = [(input_key(batch_id, new.number), new.input) for new in segments]
     items += [(intake_key(batch_id, new.number), new.records) for new in segments if new.records]
-    return {item[0]: name for item, name in zip(items, bodies.put_all(items), strict=True) if name}
+    return bodies.put_together(items)
 
 
 def create_with(
@@ -83,7 +83,7 @@ def create_with(
     *,
     batch: NewBatch,
     segments: Sequence[NewSegment],
-    outside: Mapping[str, str],
+    outside: Mapping[str, Span],
     closes: bool,
 ) -> None:
     """One transaction of a submit: the batch if it is not there yet, segments, and the end of the intake."""
@@ -106,7 +106,7 @@ def chunks(segments: Sequence[NewSegment]) -> Iterator[Sequence[NewSegment]]:
         yield segments[start:]
 
 
-def add(connection: Connection, batch_id: str, segments: Sequence[NewSegment], outside: Mapping[str, str]) -> None:
+def add(connection: Connection, batch_id: str, segments: Sequence[NewSegment], outside: Mapping[str, Span]) -> None:
     """Adds segments of one transaction; those that a commit with a lost reply has added are passed over. `outside` is
     what `put_outside` gave."""
     row = _accepting(connection, batch_id)
@@ -124,10 +124,10 @@ def add(connection: Connection, batch_id: str, segments: Sequence[NewSegment], o
     connection.execute(_ADD_SEGMENTS, [_segment_values(row, new) for new in fresh])
     for new in fresh:
         key = input_key(batch_id, new.number)
-        blobs.put(connection, key, new.input, outside.get(key, ""))
+        blobs.put(connection, key, new.input, outside.get(key))
         if new.records:
             key = intake_key(batch_id, new.number)
-            blobs.put(connection, key, new.records, outside.get(key, ""))
+            blobs.put(connection, key, new.records, outside.get(key))
     parts = [_part_values(batch_id, new) for new in fresh if new.records]
     if parts:
         connection.execute(_ADD_PARTS, parts)

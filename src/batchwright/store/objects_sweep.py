@@ -28,7 +28,7 @@ def delete_superseded(bodies: Bodies, until_ms: int, limit: int) -> int:
     found = bodies.connections.look(lambda connection: blobs.superseded_objects(connection, until_ms, limit))
     if found:
         bodies.tie()  # not elsewhere meanwhile: rows would go whose objects stay
-        bodies.objects.delete(list(found.values()))
+        bodies.objects.delete(list(dict.fromkeys(found.values())))
         bodies.connections.transact(lambda connection: blobs.forget(connection, list(found)))
     return len(found)
 

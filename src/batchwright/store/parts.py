@@ -32,7 +32,8 @@ _FRAMES = Prepared(
         part.c.offset,
         part.c.length,
         blob.c.object,
-        blob.c.size,
+        blob.c.object_size,
+        blob.c.object_offset,
         # Cut in the database: a blob holds frames of many segments. Empty where an object has its bytes.
         func.substr(blob.c.data, cast(part.c.offset + 1, Integer), cast(part.c.length, Integer)).label("frame"),
     )
@@ -68,25 +69,26 @@ class Merged:
 
     packed: bytes
     replaces: frozenset[str]
-    object: str = ""
-    """That holds it already; empty: it goes into the table."""
+    outside: Span | None = None
+    """Where it lies already; None: it goes into the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outer:
     """Frames that an object holds already."""
 
-    object: str
-    size: int
+    span: Span
     offsets: dict[SegmentKey, int]
 
 
 def find(connection: Connection, key: SegmentKey) -> list[tuple[StoredRow, bytes | Span]]:
     """A segment's frames in (round, epoch, seq) order: (its row, its bytes or where they lie)."""
-    return [
-        (row, Span(row.object, row.offset, row.length, row.size) if row.object else row.frame)
-        for row in _FRAMES.all(connection, {"batch_id": key.batch_id, "number": key.number})
-    ]
+    rows = _FRAMES.all(connection, {"batch_id": key.batch_id, "number": key.number})
+    return [(row, _span(row) if row.object else row.frame) for row in rows]
+
+
+def _span(row: StoredRow) -> Span:
+    return Span(row.object, row.object_offset + row.offset, row.length, row.object_size)
 
 
 def open_found(found: Sequence[tuple[StoredRow, bytes | Span]], reader: Reader) -> list[Frame]:
@@ -126,7 +128,7 @@ def publish(connection: Connection, place: Place, merged: Merged, now_ms: int) -
     key = place.key
     blob_key = result_key(key.batch_id, key.number, (place.round, place.epoch))
     connection.execute(_DELETE, {"of_batch": key.batch_id, "of_number": key.number})
-    blobs.put(connection, blob_key, merged.packed, merged.object)
+    blobs.put(connection, blob_key, merged.packed, merged.outside)
     _ADD.run(connection, _row(place, blob_key, (0, len(merged.packed))))
     blobs.supersede(connection, merged.replaces, now_ms)
 
@@ -141,17 +143,15 @@ def put_outside(bodies: Bodies, blob_key: str, packed: Sequence[tuple[SegmentKey
     for key, frame in packed:
         offsets[key] = offset
         offset += len(frame)
-    (name,) = bodies.put_all([(blob_key, whole)], least_bytes=0)
-    return Outer(name, len(whole), offsets)
+    (span,) = bodies.put_all([(blob_key, whole)], least_bytes=0)
+    assert span is not None, "nothing is too small"
+    return Outer(span, offsets)
 
 
 def place_merged(bodies: Bodies, merged: dict[SegmentKey, Merged]) -> dict[SegmentKey, Merged]:
     """Results where they belong, before the transaction that publishes them."""
-    names = bodies.put_all([(f"result/{key.batch_id}/{key.number}", each.packed) for key, each in merged.items()])
-    return {
-        key: replace(each, object=name) if name else each
-        for (key, each), name in zip(merged.items(), names, strict=True)
-    }
+    spans = bodies.put_all([(f"result/{key.batch_id}/{key.number}", each.packed) for key, each in merged.items()])
+    return {key: replace(each, outside=span) for (key, each), span in zip(merged.items(), spans, strict=True)}
 
 
 def write(
@@ -170,7 +170,7 @@ def write(
     if outer is None:
         blobs.put(connection, blob_key, b"".join(frame for _, frame in packed))
     else:
-        blobs.put_object(connection, blob_key, outer.object, outer.size)
+        blobs.put_object(connection, blob_key, outer.span)
     _ADD.run_many(connection, rows)
 
 

@@ -21,7 +21,7 @@ from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.connections import Connections
 from batchwright.store.folding import fold, slices
 from batchwright.store.prepared import Prepared, StoredRow
-from batchwright.store.schema import USAGE_COLUMNS, batch, custom_ids, file_batch, segment, usage
+from batchwright.store.schema import UNENDED, USAGE_COLUMNS, batch, custom_ids, file_batch, segment, usage
 from batchwright.wire.frames import unpack_rows
 
 VIEW_BYTES = 32 * 1024 * 1024
@@ -47,7 +47,7 @@ _HOLDING = Prepared(
     .order_by(segment.c.first_index.desc())
     .limit(1)
 )
-_OPEN_LANES = select(segment.c.lane_set).where(segment.c.batch_id == bindparam("batch_id"), text("open > 0")).distinct()
+_OPEN_LANES = select(segment.c.lane_set).where(segment.c.batch_id == bindparam("batch_id"), text(UNENDED)).distinct()
 _HELD = select(segment.c.number).where(segment.c.batch_id == bindparam("batch_id"), text("state = 'held'")).limit(1)
 _CLOSED_MAPS = select(segment.c.row_map).where(
     segment.c.batch_id == bindparam("batch_id"), segment.c.round == bindparam("of_round"), segment.c.closed_as != ""

@@ -72,6 +72,9 @@ SUPERSEDED = "superseded_at_ms > 0"
 IS_OBJECT = "object <> ''"
 """Of a blob."""
 PARKED = "state = 'parked'"
+UNENDED = "state <> 'settled'"
+"""Of a segment. In place of `open > 0`: that changes at each checkpoint, and PostgreSQL would write all of the index
+entries anew for it."""
 LIVES = "dead = 0 AND ended = 0"
 """Of a worker."""
 OF_BATCH = "batch_id <> ''"
@@ -198,7 +201,7 @@ Index(
     "segment_unsettled",
     segment.c.batch_id,
     segment.c.number,
-    **_only("open > 0"),
+    **_only(UNENDED),
 )
 Index(
     "segment_by_holder",
@@ -279,7 +282,9 @@ blob = Table(
     metadata,
     Column("key", _text, nullable=False),
     _count("superseded_at_ms"),
-    _words("object"),  # in the object store, that holds its bytes; `data` is empty then
+    _words("object"),  # in the object store, that holds its bytes, perhaps beside others'; `data` is empty then
+    _count("object_size"),  # of all of it
+    _count("object_offset"),  # where in it they begin
     _count("size"),
     Column("data", LargeBinary, nullable=False),
     PrimaryKeyConstraint("key", name="blob_key"),
@@ -289,7 +294,7 @@ Index(
     blob.c.superseded_at_ms,
     **_only(SUPERSEDED),
 )
-Index("blob_by_object", blob.c.object, unique=True, **_only(IS_OBJECT))
+Index("blob_by_object", blob.c.object, **_only(IS_OBJECT))
 
 AS_IT_IS = "ALTER TABLE blob ALTER COLUMN data SET STORAGE EXTERNAL"
 """What is packed already is not packed again, and a frame of it is read without the rest."""

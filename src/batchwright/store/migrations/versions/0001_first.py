@@ -1,6 +1,6 @@
 """The first schema. What the tables mean stands in `store.schema`; a migration is never changed once it was released.
 
-Revision 0001g, after none.
+Revision 0001h, after none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001g"
+revision = "0001h"
 down_revision = None
 
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -170,13 +170,15 @@ def upgrade() -> None:  # noqa: PLR0915  # a list of tables
         sa.Column("key", TEXT, nullable=False),
         sa.Column("superseded_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("object", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("object_size", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("object_offset", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("size", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("data", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("key", name="blob_key"),
     )
     if op.get_context().dialect.name == "postgresql":
         op.execute("ALTER TABLE blob ALTER COLUMN data SET STORAGE EXTERNAL")
-    op.create_index("blob_by_object", "blob", ["object"], unique=True, **_only("object <> ''"))
+    op.create_index("blob_by_object", "blob", ["object"], unique=False, **_only("object <> ''"))
     op.create_index("blob_superseded", "blob", ["superseded_at_ms"], unique=False, **_only("superseded_at_ms > 0"))
     op.create_table(
         "fact",
@@ -325,7 +327,7 @@ def upgrade() -> None:  # noqa: PLR0915  # a list of tables
     )
     op.create_index("segment_by_row", "segment", ["batch_id", "first_index"], unique=True)
     op.create_index("segment_parked", "segment", ["not_before_ms"], unique=False, **_only("state = 'parked'"))
-    op.create_index("segment_unsettled", "segment", ["batch_id", "number"], unique=False, **_only("open > 0"))
+    op.create_index("segment_unsettled", "segment", ["batch_id", "number"], unique=False, **_only("state <> 'settled'"))
     op.create_index(
         "segment_waiting",
         "segment",
