@@ -72,6 +72,7 @@ def sender() -> Sender:
         call_soon=lambda call: None,
         call_later=lambda delay_s, call, desk: cast(Any, None),
         wake=lambda: None,
+        hurry=lambda: None,
         report=print,
         figures=WorkerFigures(),
     )

@@ -169,7 +169,16 @@ class Fleet:
         self.end_s = 0.0
         """Until when it was left to work."""
 
-    def start(self, name: str, *, rpm: float = 0.0, only_batch: str = "", host: str = "") -> Seat:
+    def start(
+        self,
+        name: str,
+        *,
+        rpm: float = 0.0,
+        concurrency: int = 0,
+        checkpoint_s: float = 0.5,
+        only_batch: str = "",
+        host: str = "",
+    ) -> Seat:
         """Each in a place of its own, so that nobody's lock tells of its death."""
         desk, writer = _Desk(self.vendor, name), _Writer()
         worker = Worker(
@@ -185,7 +194,10 @@ class Fleet:
             ),
             identity=WorkerId(name, "1"),
             settings=WorkerSettings(
-                checkpoint_s=0.5, idle_poll_s=1.0, wake_poll_s=0.5, vendor_limits={"openai": LaneLimits(rpm=rpm)}
+                checkpoint_s=checkpoint_s,
+                idle_poll_s=1.0,
+                wake_poll_s=0.5,
+                vendor_limits={"openai": LaneLimits(concurrency=concurrency, rpm=rpm)},
             ),
             only_batch=only_batch,
             host=host or name,

@@ -20,6 +20,7 @@ from batchwright.core.quarantine import Quarantine
 from batchwright.core.records import UsageKey
 from batchwright.core.shares import Demand
 from batchwright.engine.open_segment import LaneQueue, OpenSegment
+from batchwright.engine.pace import Pace
 from batchwright.engine.worker_settings import RESERVE_MIN, LaneLimits
 from batchwright.ports.vendor import Vendor
 
@@ -57,6 +58,13 @@ class BatchLine:
         if any(queue.segment.window for queue in queues):
             return sorted(queues, key=lambda queue: not queue.segment.window)
         return queues
+
+    @property
+    def starves(self) -> bool:
+        """None of its rows is ready, and some could be reserved."""
+        if self.ready or not self.context.may_send or self.waits_for_cost or self.context.waits_at_gate:
+            return False
+        return self.context.reserve_bound(1) > 0 and any(queue.may_reserve for queue in self.queues.values())
 
     def unsent(self) -> int:
         return len(self.ready) + sum(len(queue.pending) for queue in self.queues.values())
@@ -97,6 +105,7 @@ class LaneDesk:
         "name",
         "newest_success_s",
         "opening",
+        "pace",
         "plain_answers",
         "price",
         "probe_at_s",
@@ -104,7 +113,6 @@ class LaneDesk:
         "probing",
         "quarantine",
         "reserve_target",
-        "sent_since_checkpoint",
         "sequence",
         "successes",
         "timer",
@@ -156,7 +164,7 @@ class LaneDesk:
         """As it was told last."""
         self.aim_ppm = 0
         """The share of the limit that this worker should have by what was told then."""
-        self.sent_since_checkpoint = 0
+        self.pace = Pace()
         self.reserve_target = RESERVE_MIN
         """How many rows were to be ready ahead at the last checkpoint."""
         self.successes = 0
@@ -239,14 +247,21 @@ class LaneDesk:
         """How many rows more it could use than it has to send; below 0: it has more."""
         return max(self.lane.limit, 2 * self.reserve_target) - self.unsent()
 
-    def reserve(self) -> None:
+    @property
+    def starves(self) -> bool:
+        """Rows could go now, and wait for nothing but a checkpoint that reserves them."""
+        lane = self.lane
+        if self.vendor is None or self.blocked or lane.in_outage or lane.in_flight >= lane.limit:
+            return False
+        return any(line.starves for line in self.lines)
+
+    def reserve(self, now_s: float, interval_s: float) -> None:
         """Reserves rows, line by line, until as many are ready or becoming so as the lane has room for now and about
-        twice what was sent since the last checkpoint. (Without the first a desk that ran out of rows would reserve few
-        for having sent few.)"""
+        twice what it sends in an interval. (Without the first a desk that ran out of rows would reserve few for having
+        sent few.)"""
         free = max(0, self.lane.limit - self.lane.in_flight)
         least = min(RESERVE_MIN, 2 * self.lane.limit)
-        target = self.reserve_target = max(least, 2 * self.sent_since_checkpoint + free)
-        self.sent_since_checkpoint = 0
+        target = self.reserve_target = max(least, 2 * self.pace.rows(now_s, interval_s) + free)
         share = max(1, target // max(1, len(self.lines)))
         for line in self.lines:
             if not line.context.may_send:

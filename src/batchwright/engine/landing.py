@@ -15,6 +15,11 @@ COMMIT_TRIES = 5
 """A commit that failed is tried again so often, sending nothing meanwhile, before the worker gives up. Tries while a
 database or the object store of its bodies is away, or the disk is full, do not count, unless the worker was told to
 stop."""
+HURRIED_AT_MOST = 8
+"""Checkpoints in an interval that desks without reserved rows bring about. What each reserves doubles what the desk
+has, so that after a few of them rows last for the interval."""
+HURRIED_S = 0.02
+"""And no sooner than after this, if the interval is not shorter."""
 
 
 class Landing:
@@ -30,6 +35,8 @@ class Landing:
         """How long its commit took."""
         self.next_s = 0.0
         """When the next one is due, unless it is urgent."""
+        self.soonest_s = 0.0
+        """When one is due that a desk without a reserved row waits for."""
         self._away_since_s: float | None = None
         """When a commit first found one of what it needs away; None: not so, as far as is known."""
         self._awaited = ""
@@ -73,7 +80,10 @@ class Landing:
             self.landed_ms = self._clock.now_ms()
             self._parts.figures.checkpoints.add(lasted_s)
             self._trace(proposal, landed, lasted_s)
-            self.next_s = started_s + max(self._worker.settings.checkpoint_s, 3 * lasted_s)
+            interval_s = self._worker.settings.checkpoint_s
+            self.next_s = started_s + max(interval_s, 3 * lasted_s)
+            hurried_s = min(interval_s, max(interval_s / HURRIED_AT_MOST, HURRIED_S))
+            self.soonest_s = started_s + max(hurried_s, 3 * lasted_s)
             return landed
 
     def _waits_for_it(self, number: int, error: StoreError) -> bool:

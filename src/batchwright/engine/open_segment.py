@@ -34,6 +34,11 @@ class LaneQueue:
         self.line = line
         self.pending: deque[int] = deque()
 
+    @property
+    def may_reserve(self) -> bool:
+        window = self.segment.window
+        return bool(self.pending) and (not window or self.segment.reserved < window)
+
 
 class OpenSegment:
     __slots__ = (

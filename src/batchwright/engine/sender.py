@@ -41,6 +41,7 @@ class Sender:
         call_soon: CallSoon,
         call_later: CallLater,
         wake: Callable[[], None],
+        hurry: Callable[[], None],
         report: Callable[[str], None],
         figures: WorkerFigures,
     ) -> None:
@@ -50,6 +51,8 @@ class Sender:
         self._call_soon = call_soon
         self._call_later = call_later
         self._wake = wake
+        self._hurry = hurry
+        """The next checkpoint is wanted before its time."""
         self._report = report
         self._figures = figures
         self.changed: dict[OpenSegment, None] = {}
@@ -76,6 +79,8 @@ class Sender:
         self.too_many = False
         """Some of them would make the next checkpoint too large, and wait until it is taken."""
         self.held_bytes = 0
+        self.starved = False
+        """A desk has had no reserved row for the room it has, since the last checkpoint was begun."""
 
     def pump(self, desk: LaneDesk, now_s: float) -> None:
         """Sends the desk's ready rows until its lane, a bound or the rows say stop; calls go before them."""
@@ -91,6 +96,9 @@ class Sender:
         while not self.in_flight or self.in_flight * self.usual_answer_bytes <= room_bytes:
             line = desk.next_ready()
             if line is None:
+                if not self.starved and desk.starves:
+                    self.starved = True
+                    self._hurry()
                 self._wake()
                 return
             queue, row = line.ready[0]
@@ -129,7 +137,7 @@ class Sender:
             context.in_flight += 1
             self.in_flight += 1
             self.flight_bytes += size
-            desk.sent_since_checkpoint += 1
+            desk.pace.sent += 1
             attempt.call = vendor.send(entry.endpoint, entry.body, attempt.end)
 
     def _serve(self, desk: LaneDesk, now_s: float) -> bool:
@@ -212,6 +220,8 @@ class Sender:
             self.held = held[taken:]
             self.held_bytes -= sum(len(answer.body) for _, answer in held[:taken])
         self.too_many = bool(self.held)
+        if self.too_many:
+            self._hurry()
 
     def _book(self, attempt: Attempt, answer: Answer, now_s: float, now_ms: int) -> None:
         segment = attempt.queue.segment

@@ -14,7 +14,7 @@ reserved, and nothing counts as done before its checkpoint has landed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ from batchwright.engine.lookout import Lookout
 from batchwright.engine.opening import Opening
 from batchwright.engine.sender import Sender
 from batchwright.engine.traces import batch_span
-from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX, LaneLimits, WorkerSettings
+from batchwright.engine.worker_settings import CLAIM_MAX, CLAIM_MIN, OPEN_SEGMENTS_MAX, LaneLimits, WorkerSettings
 from batchwright.engine.writer import Writer
 from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.observer import LaneView, Trace, WorkerFigures, WorkerView
@@ -105,7 +105,9 @@ class Worker:
         self._clock = parts.clock
         self._loop = asyncio.get_running_loop()
         self._dirty = asyncio.Event()
-        self._urgent = asyncio.Event()
+        self._urgent = False
+        self._stirred = asyncio.Event()
+        """It became urgent, or a desk starves."""
         self.floor = Floor(settings=settings, find_price=parts.find_price, now_ms=parts.clock.now_ms)
         self.failover = Failover(self.floor)
         self.sender = Sender(
@@ -115,6 +117,7 @@ class Worker:
             call_soon=self._loop.call_soon,
             call_later=self._loop.call_later,
             wake=self._dirty.set,
+            hurry=self._stirred.set,
             report=parts.report,
             figures=parts.figures,
         )
@@ -197,8 +200,9 @@ class Worker:
         self.look_again()
 
     def wake_now(self) -> None:
+        self._urgent = True
         self._dirty.set()
-        self._urgent.set()
+        self._stirred.set()
 
     def view(self) -> WorkerView:
         """Live figures for a screen; no truth."""
@@ -273,14 +277,19 @@ class Worker:
                 await self._turn()
 
     async def _until_due(self) -> None:
-        """Waits for a reason to checkpoint, then for the checkpoint's moment unless it is urgent."""
+        """Waits for a reason to checkpoint, then for the checkpoint's moment unless it is urgent. One that only brings
+        answers waits for the whole interval, one that rows have to be reserved by for a part of it."""
         if not self._dirty.is_set():
             await self._wait(self._dirty, self._patience_s())
         self._dirty.clear()
-        delay_s = self.landing.next_s - self._clock.now_s()
-        if delay_s > 0 and self.sender.in_flight and not self.sender.too_many:
-            await self._wait(self._urgent, delay_s)
-        self._urgent.clear()
+        while not self._urgent and self.sender.in_flight and not self.sender.too_many:
+            due_s = self.landing.soonest_s if self.sender.starved else self.landing.next_s
+            delay_s = due_s - self._clock.now_s()
+            if delay_s <= 0:
+                break
+            self._stirred.clear()
+            await self._wait(self._stirred, delay_s)
+        self._urgent = False
 
     async def _wait(self, event: asyncio.Event, at_most_s: float) -> None:
         try:
@@ -321,6 +330,7 @@ class Worker:
     # ------------------------------------------------------------------------------------------------------ propose
 
     def _propose(self, now_s: float) -> Proposal:
+        self.sender.starved = False
         self.sender.book_held(now_s)
         for desk in self.floor.desks.values():
             self.sender.count_plain(desk)
@@ -334,7 +344,7 @@ class Worker:
             else:
                 for desk in self.floor.desks.values():
                     if desk.vendor is not None and not desk.blocked:
-                        desk.reserve()
+                        desk.reserve(now_s, self.settings.checkpoint_s)
         for segment in self.floor.segments.values():
             if segment.becoming_ready:
                 changed[segment] = None
@@ -399,12 +409,21 @@ class Worker:
             pair for pair, lanes in self.floor.lane_sets.items() if not any(lane in hungry for lane in lanes)
         )
         return ClaimRequest(
-            limit=2,
+            limit=self._claim_limit(hungry),
             batch_id=self.only_batch,
             exclude=exclude | self.closing.blocked_pairs(),
             full_lanes=full_lanes,
             max_bytes=self.settings.input_bytes_max - self.floor.input_bytes,
         )
+
+    def _claim_limit(self, hungry: Collection[str]) -> int:
+        """Segments, by the size of those that are held."""
+        held = self.floor.segments.values()
+        if not held:
+            return CLAIM_MIN
+        wanted = sum(self.floor.desks[name].room for name in hungry)
+        rows = sum(len(segment.rows) for segment in held)
+        return max(CLAIM_MIN, min(CLAIM_MAX, wanted * len(held) // rows, OPEN_SEGMENTS_MAX - len(held)))
 
     def _sated_lanes(self, hungry: set[str]) -> frozenset[str]:
         """Lanes that have rows enough while others lack some: whoever waits for these alone would take the place of

@@ -18,6 +18,8 @@ CHECKPOINT_RECORD_BYTES = 8 * MIB
 """Answers in one transaction; a single larger answer goes alone."""
 OPEN_SEGMENTS_MAX = 256
 """Segments held at once; beyond it those whose rows all wait are parked."""
+CLAIM_MIN, CLAIM_MAX = 2, 16
+"""Segments that one checkpoint asks for: as many as the rows fill that its desks could use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,62 @@
+"""A long interval between checkpoints holds no vendor up: rows are reserved before a desk has run out of them, or at
+once, and still no more than twice what is sent in an interval."""
+
+from __future__ import annotations
+
+from batchwright.core import row_map
+from batchwright.engine.pace import Pace
+from batchwright.store.open import open_store
+from support.fleet import Fleet, MinuteVendor, run_fleet, until
+from support.store_drive import new_segment, submit
+
+SEGMENTS, ROWS = 16, 500
+LATENCY_S = 0.05
+CONCURRENCY = 100
+"""2,000 rows a second."""
+
+
+def work(interval_s: float) -> tuple[float, int, int]:
+    """All rows at a fast vendor: (seconds, checkpoints, rows that were reserved and not sent at most)."""
+    store = open_store(":memory:")
+    submit(store, "batch_a", [new_segment(number, ROWS) for number in range(SEGMENTS)])
+    ahead = [0]
+
+    async def scene(fleet: Fleet) -> None:
+        worker = fleet.start("w", checkpoint_s=interval_s, concurrency=CONCURRENCY).worker
+
+        def done() -> bool:
+            reserved = sum(bytes(one.row_map).count(row_map.RESERVED) for one in worker.floor.segments.values())
+            ahead.append(reserved - worker.sender.in_flight)
+            return len(fleet.vendor.sent) == SEGMENTS * ROWS
+
+        took_s.append(await until(done, at_most_s=600, step_s=0.01))
+        checkpoints.append(worker.landing.number)
+        await until(lambda: store.get_batch("batch_a").facts.settled, at_most_s=10)
+
+    took_s: list[float] = []
+    checkpoints: list[int] = []
+    run_fleet(scene, store, MinuteVendor(1_000_000, latency_s=LATENCY_S))
+    store.close()
+    return took_s[0], checkpoints[0], max(ahead)
+
+
+def test_a_fast_vendor_is_not_held_up_by_a_long_interval() -> None:
+    short_s, many, _ = work(0.02)
+    long_s, few, ahead = work(2.0)
+    assert long_s < 1.3 * short_s
+    assert few * 4 < many
+    assert ahead <= 2 * 2.0 * CONCURRENCY / LATENCY_S + CONCURRENCY
+
+
+def test_an_interval_is_counted_on_over_checkpoints_before_its_end() -> None:
+    pace = Pace()
+    assert pace.rows(10.0, 2.0) == 0
+    pace.sent += 30
+    assert pace.rows(10.1, 2.0) == 30
+    pace.sent += 60
+    assert pace.rows(10.3, 2.0) == 90
+    assert pace.rows(12.0, 2.0) == 90
+    pace.sent += 5
+    assert pace.rows(12.1, 2.0) == 90, "of the interval before, until this one is over"
+    assert pace.rows(14.0, 2.0) == 90
+    assert pace.rows(14.1, 2.0) == 5
