@@ -1,12 +1,14 @@
 """A long interval between checkpoints holds no vendor up: rows are reserved before a desk has run out of them, or at
-once, and still no more than twice what is sent in an interval."""
+once, and still no more than twice what is sent in an interval. A checkpoint that takes long costs no lease."""
 
 from __future__ import annotations
+
+import asyncio
 
 from batchwright.core import row_map
 from batchwright.engine.pace import Pace
 from batchwright.store.open import open_store
-from support.fleet import Fleet, MinuteVendor, run_fleet, until
+from support.fleet import EPOCH_MS, Fleet, MinuteVendor, run_fleet, until
 from support.store_drive import new_segment, submit
 
 SEGMENTS, ROWS = 16, 500
@@ -46,6 +48,26 @@ def test_a_fast_vendor_is_not_held_up_by_a_long_interval() -> None:
     assert long_s < 1.3 * short_s
     assert few * 4 < many
     assert ahead <= 2 * 2.0 * CONCURRENCY / LATENCY_S + CONCURRENCY
+
+
+def test_a_lease_is_renewed_while_a_checkpoint_waits_for_an_object_store() -> None:
+    store = open_store(":memory:")
+    submit(store, "batch_a", [new_segment(0)])
+
+    async def scene(fleet: Fleet) -> None:
+        seat = fleet.start("w", beats_apart=True)
+        lease_s = seat.worker.settings.lease_s
+        await until(lambda: bool(fleet.vendor.sent), at_most_s=10)
+        seat.writer.goes_on.clear()
+        await asyncio.sleep(2 * lease_s)
+        (row,) = store.live_workers()
+        now_ms = EPOCH_MS + int(asyncio.get_running_loop().time() * 1000)
+        assert now_ms - row.heartbeat_ms <= (seat.worker.settings.heartbeat_s + 1) * 1000
+        seat.writer.goes_on.set()
+        await until(lambda: store.get_batch("batch_a").facts.settled, at_most_s=10)
+
+    run_fleet(scene, store, MinuteVendor(1_000))
+    store.close()
 
 
 def test_an_interval_is_counted_on_over_checkpoints_before_its_end() -> None:

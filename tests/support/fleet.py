@@ -178,6 +178,7 @@ class Fleet:
         checkpoint_s: float = 0.5,
         only_batch: str = "",
         host: str = "",
+        beats_apart: bool = False,
     ) -> Seat:
         """Each in a place of its own, so that nobody's lock tells of its death."""
         desk, writer = _Desk(self.vendor, name), _Writer()
@@ -185,6 +186,7 @@ class Fleet:
             WorkerParts(
                 store=self.store,
                 writer=writer,
+                beats=_Writer() if beats_apart else writer,
                 vendors=cast(Any, desk),
                 find_price=lambda destination, model: None,
                 clock=Clock(),

@@ -227,6 +227,7 @@ class World:
             WorkerParts(
                 store=process.store,
                 writer=process.writer,
+                beats=process.writer,
                 vendors=HouseVendors(self, process),
                 find_price=find_price,
                 clock=process.clock,

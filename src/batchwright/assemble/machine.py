@@ -35,6 +35,9 @@ class Machine:
     store: Store
     writer: StoreThread
     reader: StoreThread
+    beats: StoreThread
+    """Renews leases. With an object store it is a thread of its own: the writer may wait for a slow put longer than a
+    lease lasts."""
     clock: SystemClock
     chance: SystemChance
     locks: FileLocks
@@ -55,6 +58,7 @@ async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIt
     owner = WorkerId(f"{host}-{os.getpid()}", chance.hex_id(8))
     find_price = Prices(settings, clock)
     writer, reader = StoreThread("store-writer"), StoreThread("store-reader")
+    beats = StoreThread("store-beats") if settings.blobs else writer
     shared, lease_ms = bool(settings.database), int(settings.lease_s * MS)
     sweeper = Sweeper(store, owner=owner, locks=locks, host=host, lease_ms=lease_ms, shared=shared)
 
@@ -88,6 +92,7 @@ async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIt
             store=store,
             writer=writer,
             reader=reader,
+            beats=beats,
             clock=clock,
             chance=chance,
             locks=locks,
@@ -98,6 +103,7 @@ async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIt
         )
     finally:
         writer.close()
+        beats.close()
         reader.close()
         store.close()
 

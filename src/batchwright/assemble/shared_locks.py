@@ -62,7 +62,7 @@ class SharedLocks:
                 names = sorted(self._held)
             with suppress(BatchwrightError):
                 for name in names:
-                    await self._machine.writer.do(lambda name=name: self._renew(name))  # type: ignore[misc]  # no type for a default
+                    await self._machine.beats.do(lambda name=name: self._renew(name))  # type: ignore[misc]  # no type for a default
 
     def _renew(self, name: str) -> bool:
         return self._machine.store.take_lease(f"lock {name}", self._place, self._machine.clock.now_ms(), LEASE_MS)

@@ -84,6 +84,7 @@ def build_worker(
         WorkerParts(
             store=machine.store,
             writer=machine.writer,
+            beats=machine.beats,
             vendors=vendors,
             find_price=machine.find_price,
             clock=machine.clock,

@@ -30,7 +30,7 @@ class Heart:
         self._worker = worker
         self._clock = worker.parts.clock
         self._store = worker.parts.store
-        self._writer = worker.parts.writer
+        self._writer = worker.parts.beats
         self._early = asyncio.Event()
         self.waits = Waits(worker)
         self.shares = Shares(worker)

@@ -54,6 +54,8 @@ class WorkerParts:
 
     store: Store
     writer: Writer
+    beats: Writer
+    """Writes heartbeats; it waits for nothing that the writer does."""
     vendors: Vendors
     find_price: FindPrice
     clock: Clock
