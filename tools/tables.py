@@ -214,6 +214,8 @@ BOUNDS: tuple[tuple[str, str, str], ...] = (
     ("rows reserved ahead, at least", "engine/worker_settings.py", "RESERVE_MIN"),
     ("rows reserved in a segment, at most", "engine/worker_settings.py", "RESERVE_MAX_PER_SEGMENT"),
     ("segments held by a worker", "engine/worker_settings.py", "OPEN_SEGMENTS_MAX"),
+    ("segments claimed at once", "engine/worker_settings.py", "CLAIM_MAX"),
+    ("checkpoints for rows to reserve, in an interval", "engine/landing.py", "HURRIED_AT_MOST"),
     ("tries of a commit", "engine/landing.py", "COMMIT_TRIES"),
     ("a wait for a database that is away", "core/errors.py", "AWAY_MAX_S"),
     ("segments opened again in one transaction", "store/rounds.py", "STEP"),

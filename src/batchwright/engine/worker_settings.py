@@ -18,8 +18,10 @@ CHECKPOINT_RECORD_BYTES = 8 * MIB
 """Answers in one transaction; a single larger answer goes alone."""
 OPEN_SEGMENTS_MAX = 256
 """Segments held at once; beyond it those whose rows all wait are parked."""
-CLAIM_MIN, CLAIM_MAX = 2, 16
-"""Segments that one checkpoint asks for: as many as the rows fill that its desks could use."""
+CLAIM_MIN = 2
+CLAIM_MAX = 16
+"""Segments that one checkpoint asks for, as many as the rows fill that its desks could use. More would make others wait
+for the transaction; two are enough where checkpoints come quickly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,8 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 INLINE_BYTES = 64 * 1024
-"""Inputs, results and pieces below this stay in the table: an object costs a request each way, which is more than its
-bytes cost there."""
+"""Results, pieces, and the inputs of one transaction together: below this they stay in the table, for an object costs a
+request each way, which is more than its bytes cost there."""
 WHOLE_BYTES = 1024 * 1024
 """Objects up to this are fetched whole and kept for a while: a checkpoint's object holds frames of segments that are
 read one after another. Of a larger one the ranges that are asked for."""
