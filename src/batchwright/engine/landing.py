@@ -33,6 +33,8 @@ class Landing:
         """When that was, by the calendar; 0: none has landed."""
         self.lasted_s = 0.0
         """How long its commit took."""
+        self.interval_s = worker.settings.checkpoint_s
+        """The least time to the next one."""
         self.next_s = 0.0
         """When the next one is due, unless it is urgent."""
         self.soonest_s = 0.0
@@ -81,7 +83,8 @@ class Landing:
             self._parts.figures.checkpoints.add(lasted_s)
             self._trace(proposal, landed, lasted_s)
             interval_s = self._worker.settings.checkpoint_s
-            self.next_s = started_s + max(interval_s, 3 * lasted_s)
+            self.interval_s = max(interval_s, 3 * lasted_s)
+            self.next_s = started_s + self.interval_s
             hurried_s = min(interval_s, max(interval_s / HURRIED_AT_MOST, HURRIED_S))
             self.soonest_s = started_s + max(hurried_s, 3 * lasted_s)
             return landed

@@ -1,7 +1,7 @@
 """How many rows a lane sends between two checkpoints: twice as many are to be reserved for it.
 
 The interval between checkpoints is that of those which only bring answers. A desk that runs out of reserved rows brings
-one about before its time. Such a one does not begin a new interval: what has been sent in the one under way is counted
+one about before its time. Such a one does not begin a new count: what has been sent in the interval under way is counted
 on, so that the next rows are twice all of those, and after a few steps they last for an interval.
 """
 
@@ -13,14 +13,17 @@ class Pace:
 
     def __init__(self) -> None:
         self.sent = 0
-        """In the interval under way."""
+        """Since the count began."""
         self._before = 0
+        """In an interval, by the count before."""
         self._began_s = 0.0
 
     def rows(self, now_s: float, interval_s: float) -> int:
-        """The rows of an interval, as far as is known; asked at each checkpoint, which begins a new interval once the
-        last has lasted so long."""
-        rows = max(self.sent, self._before)
-        if now_s - self._began_s >= interval_s:
-            self._before, self.sent, self._began_s = self.sent, 0, now_s
-        return rows
+        """The rows of an interval, as far as is known; asked at each checkpoint, which begins a new count once this one
+        has lasted for an interval."""
+        lasted_s = now_s - self._began_s
+        if lasted_s < interval_s:
+            return max(self.sent, self._before)
+        self._before = int(self.sent * interval_s / lasted_s)
+        self.sent, self._began_s = 0, now_s
+        return self._before

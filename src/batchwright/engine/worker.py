@@ -346,7 +346,7 @@ class Worker:
             else:
                 for desk in self.floor.desks.values():
                     if desk.vendor is not None and not desk.blocked:
-                        desk.reserve(now_s, self.settings.checkpoint_s)
+                        desk.reserve(now_s, self.landing.interval_s)
         for segment in self.floor.segments.values():
             if segment.becoming_ready:
                 changed[segment] = None
