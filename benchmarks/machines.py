@@ -3,7 +3,7 @@
     python benchmarks/machines.py row           CPU a row of `run` on PostgreSQL, beside that on SQLite
     python benchmarks/machines.py workers       CPU a row of two `work` processes, beside that of one
     python benchmarks/machines.py segments      claim, checkpoint and settle at the grain of segments, a second
-    python benchmarks/machines.py log           bytes of write-ahead log a row at intervals of 20 ms, 250 ms and 2 s
+    python benchmarks/machines.py log           write-ahead log, PUTs and rows reserved at 20 ms, 250 ms and 2 s
     python benchmarks/machines.py checkpoints   how long a checkpoint takes with 1, 4, 16 and 64 workers on one batch
     python benchmarks/machines.py all
 
@@ -18,6 +18,7 @@ import argparse
 import multiprocessing
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+import logged
 import psycopg
 import vendor
 from measure import FEW_ROWS, MANY_ROWS, median, spread
@@ -57,6 +59,7 @@ INTERVAL_S = 0.25
 WATCH_S = 15.0
 ROWS_A_CHECKPOINT = 20
 INTERVALS = ("20ms", "250ms", "2s")
+LOGGED_ROWS = 100_000
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "256MB"}
 SERVED_S = 600
 
@@ -108,11 +111,14 @@ class MachineBenchmarks:
                 with self._database() as url:
                     environ = {"BATCHWRIGHT_DATABASE": url, "BATCHWRIGHT_CHECKPOINT_INTERVAL": interval}
                     if beside:
-                        environ["BATCHWRIGHT_BLOBS"] = f"file://{self._bench.folder}/{beside}"
-                    few, many = (self._logged(count, started.url(50), environ) for count in (FEW_ROWS, MANY_ROWS))
+                        folder = self._bench.folder / f"{beside}-{interval}"
+                        shutil.rmtree(folder, ignore_errors=True)
+                        environ["BATCHWRIGHT_BLOBS"] = f"file://{folder}"
+                    few, many = (
+                        logged.run(self._bench, count, started.url(50), environ) for count in (FEW_ROWS, LOGGED_ROWS)
+                    )
                 where = "in an object store (a folder)" if beside else "in the database"
-                share = (many - few) / (MANY_ROWS - FEW_ROWS)
-                print(f"write-ahead log at {interval}, bodies {where}: {share:,.0f} bytes a row")
+                print(f"at {interval}, bodies {where}: {logged.sentence(few, many)}", flush=True)
 
     def checkpoints(self) -> None:
         first = 0.0
@@ -136,13 +142,6 @@ class MachineBenchmarks:
             yield url
         finally:
             self._server.drop(url)
-
-    def _logged(self, count: int, base_url: str, environ: dict[str, str]) -> int:
-        """Bytes of write-ahead log that one run wrote."""
-        with psycopg.connect(environ["BATCHWRIGHT_DATABASE"], autocommit=True) as connection:
-            began = _log_position(connection)
-            self._bench.run(count, base_url, environ)
-            return _log_position(connection) - began
 
     def _worked(self, processes: int, base_url: str) -> float:
         """Microseconds of CPU a row of so many `work` processes together, from 500 to 50,000 rows."""
@@ -339,12 +338,6 @@ def _timed(url: str, workers: int) -> list[float]:
         process.join()
         assert process.exitcode == 0
     return times_ms
-
-
-def _log_position(connection: psycopg.Connection[Any]) -> int:
-    row = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 def _now_ms() -> int:

@@ -111,6 +111,26 @@ def test_inputs_of_one_transaction_are_one_object(objects: Counted, monkeypatch:
     store.close()
 
 
+def test_results_of_a_checkpoint_lie_beside_its_frames(objects: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "MERGE_ABOVE", 1)
+    store = opened(objects)
+    submit(store, "batch_a", [new_segment(0), new_segment(1)])
+    worker = Worker(store)
+    ending, going_on = worker.claim(limit=2)
+    worker.checkpoint(ending.reserve(0, 1, 2, 3).change(), going_on.reserve(0, 1).change())
+    worker.checkpoint(ending.answer(0).change())
+    objects.asked.clear()
+    worker.checkpoint(ending.answer(1, 2, 3).change(), going_on.answer(0, 1).change())
+    assert objects.asked == ["get", "put"], "the frame that is merged, and all at once"
+    outside = named(store)
+    assert outside["result/batch_a/0/0/1"] == outside["part/w/4"]
+    worker.finish(going_on)
+    assert store.check("batch_a") == []
+    texts = [sorted(view.records) for view in store.read_segments("batch_a")]
+    assert texts == [[0, 1, 2, 3], [0, 1, 2, 3]]
+    store.close()
+
+
 def test_an_object_goes_with_the_last_that_lies_in_it(objects: Counted) -> None:
     store = opened(objects)
     submit(store, "batch_a", [new_segment(number, padding=bodies.INLINE_BYTES // 2) for number in range(3)])

@@ -18,6 +18,9 @@ stop."""
 HURRIED_AT_MOST = 8
 """Checkpoints in an interval that desks without reserved rows bring about. What each reserves doubles what the desk
 has, so that after a few of them rows last for the interval."""
+RESERVED_S = 1.0
+"""Where commits are slow rows are reserved for the time between them, up to this: a store that hangs for seconds is not
+to leave all the more in doubt."""
 HURRIED_S = 0.02
 """And no sooner than after this, if the interval is not shorter."""
 
@@ -34,7 +37,7 @@ class Landing:
         self.lasted_s = 0.0
         """How long its commit took."""
         self.interval_s = worker.settings.checkpoint_s
-        """The least time to the next one."""
+        """For how long rows are reserved, twice over."""
         self.next_s = 0.0
         """When the next one is due, unless it is urgent."""
         self.soonest_s = 0.0
@@ -83,8 +86,8 @@ class Landing:
             self._parts.figures.checkpoints.add(lasted_s)
             self._trace(proposal, landed, lasted_s)
             interval_s = self._worker.settings.checkpoint_s
-            self.interval_s = max(interval_s, 3 * lasted_s)
-            self.next_s = started_s + self.interval_s
+            self.interval_s = max(interval_s, min(3 * lasted_s, RESERVED_S))
+            self.next_s = started_s + max(interval_s, 3 * lasted_s)
             hurried_s = min(interval_s, max(interval_s / HURRIED_AT_MOST, HURRIED_S))
             self.soonest_s = started_s + max(hurried_s, 3 * lasted_s)
             return landed

@@ -1,8 +1,8 @@
 """How many rows a lane sends between two checkpoints: twice as many are to be reserved for it.
 
 The interval between checkpoints is that of those which only bring answers. A desk that runs out of reserved rows brings
-one about before its time. Such a one does not begin a new count: what has been sent in the interval under way is counted
-on, so that the next rows are twice all of those, and after a few steps they last for an interval.
+one about before its time. Such a one does not begin a new count: what has been sent in the interval under way is
+counted on, so that the next rows are twice all of those, and after a few steps they last for an interval.
 """
 
 from __future__ import annotations

@@ -126,16 +126,17 @@ class _Ready:
 
     merged: Mapping[SegmentKey, Merged]
     outer: Outer | None
-    """The frames of all changes without a result, where they belong outside; those of lost segments stay unnamed."""
+    """The frames of all changes without a result, where they belong outside, in one object with the results; those of
+    lost segments stay unnamed."""
 
 
 def run(bodies: Bodies, checkpoint: Checkpoint) -> CheckpointResult:
     merged = _merge(bodies, checkpoint.segments)
     rest = [(change.key, change.records) for change in checkpoint.segments if change.records]
-    outer = parts.put_outside(
-        bodies, _part_key(checkpoint), [(key, records) for key, records in rest if key not in merged]
+    outer, merged = parts.put_outside(
+        bodies, _part_key(checkpoint), [(key, records) for key, records in rest if key not in merged], merged
     )
-    ready = _Ready(parts.place_merged(bodies, merged), outer)
+    ready = _Ready(merged, outer)
     result, claims = bodies.transact(partial(_write, checkpoint=checkpoint, ready=ready))
     claimed = claiming.complete(bodies, claims)
     return replace(result, claimed=claimed, given_back=len(claims.taken) - len(claimed))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Integer, bindparam, cast, delete, func, insert, select
@@ -133,25 +133,27 @@ def publish(connection: Connection, place: Place, merged: Merged, now_ms: int) -
     blobs.supersede(connection, merged.replaces, now_ms)
 
 
-def put_outside(bodies: Bodies, blob_key: str, packed: Sequence[tuple[SegmentKey, bytes]]) -> Outer | None:
-    """Frames as one object, before the transaction that leads to them; None: they belong into the table."""
-    if bodies.objects is None or not packed:
-        return None
-    whole = b"".join(frame for _, frame in packed)
+def put_outside(
+    bodies: Bodies, blob_key: str, packed: Sequence[tuple[SegmentKey, bytes]], merged: Mapping[SegmentKey, Merged]
+) -> tuple[Outer | None, dict[SegmentKey, Merged]]:
+    """Frames and results as one object, before the transaction that leads to them: (where the frames lie, the results
+    with where they do). None: the frames belong into the table, as all does without an object store."""
+    results = dict(merged)
+    whole = [*(frame for _, frame in packed), *(each.packed for each in results.values())]
+    if bodies.objects is None or not whole:
+        return None, results
+    (span,) = bodies.put_all([(blob_key, b"".join(whole))], least_bytes=0)
+    assert span is not None, "nothing is too small"
     offsets: dict[SegmentKey, int] = {}
     offset = 0
     for key, frame in packed:
         offsets[key] = offset
         offset += len(frame)
-    (span,) = bodies.put_all([(blob_key, whole)], least_bytes=0)
-    assert span is not None, "nothing is too small"
-    return Outer(span, offsets)
-
-
-def place_merged(bodies: Bodies, merged: dict[SegmentKey, Merged]) -> dict[SegmentKey, Merged]:
-    """Results where they belong, before the transaction that publishes them."""
-    spans = bodies.put_all([(f"result/{key.batch_id}/{key.number}", each.packed) for key, each in merged.items()])
-    return {key: replace(each, outside=span) for (key, each), span in zip(merged.items(), spans, strict=True)}
+    outer = Outer(span._replace(length=offset), offsets) if packed else None
+    for key, each in results.items():
+        results[key] = replace(each, outside=span._replace(offset=offset, length=len(each.packed)))
+        offset += len(each.packed)
+    return outer, results
 
 
 def write(

@@ -50,10 +50,11 @@ def reprice(bodies: Bodies, change: SegmentRepricing, now_ms: int) -> int:
 
     found, merged = bodies.look(look)
     outer = None
-    if merged is not None:
-        merged = parts.place_merged(bodies, {key: merged})[key]
-    elif found is not None:
-        outer = parts.put_outside(bodies, f"result/{key.batch_id}/{key.number}", [(key, change.records)])
+    if found is not None:
+        packed = [(key, change.records)] if merged is None else []
+        results = {} if merged is None else {key: merged}
+        outer, results = parts.put_outside(bodies, f"result/{key.batch_id}/{key.number}", packed, results)
+        merged = results.get(key)
 
     def write(connection: Connection) -> int:
         row = batches.get_locked(connection, key.batch_id)
