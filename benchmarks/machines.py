@@ -59,7 +59,6 @@ INTERVAL_S = 0.25
 WATCH_S = 15.0
 ROWS_A_CHECKPOINT = 20
 INTERVALS = ("20ms", "250ms", "2s")
-LOGGED_ROWS = 100_000
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "shared_buffers": "256MB"}
 SERVED_S = 600
 
@@ -115,7 +114,7 @@ class MachineBenchmarks:
                         shutil.rmtree(folder, ignore_errors=True)
                         environ["BATCHWRIGHT_BLOBS"] = f"file://{folder}"
                     few, many = (
-                        logged.run(self._bench, count, started.url(50), environ) for count in (FEW_ROWS, LOGGED_ROWS)
+                        logged.run(self._bench, count, started.url(50), environ) for count in (FEW_ROWS, MANY_ROWS)
                     )
                 where = "in an object store (a folder)" if beside else "in the database"
                 print(f"at {interval}, bodies {where}: {logged.sentence(few, many)}", flush=True)
