@@ -248,9 +248,9 @@ def test_answers_to_rows_without_a_model_are_told_so_on_a_terminal(
 
 def test_usage_is_summed_by_what_was_asked(used: Machine, invoke: Invoke) -> None:
     assert [line.split("\t") for line in invoke("usage").stdout.splitlines()] == [
-        ["2026-03-01", "v", "m", "1", "5", "0", "1", ""],
-        ["2026-03-02", "v", "m", "2", "10", "0", "3", "1"],
-        ["2026-03-02", "v", "n", "4", "0", "0", "0", "0.5"],
+        ["2026-03-01", "v", "m", "1", "5", "0", "1", "", ""],
+        ["2026-03-02", "v", "m", "2", "10", "0", "3", "1", ""],
+        ["2026-03-02", "v", "n", "4", "0", "0", "0", "0.5", ""],
     ]
     by_model = [json.loads(line) for line in invoke("usage", "--by", "model", "--json").stdout.splitlines()]
     assert [(one["model"], one["answers"], one["cost"]["known_usd"], one["cost"]["complete"]) for one in by_model] == [
@@ -260,6 +260,28 @@ def test_usage_is_summed_by_what_was_asked(used: Machine, invoke: Invoke) -> Non
     assert len(invoke("usage", "--since", "2026-03-02").stdout.splitlines()) == 2
     wrong = invoke("usage", "--by", "modle")
     assert (wrong.exit_code, wrong.stdout) == (2, "")
+    for day in ("yesterday", "01.03.2026", "2026-13-01", ""):
+        wrong = invoke("usage", "--since", day)
+        assert (wrong.exit_code, wrong.stdout) == (2, "")
+        assert f"expected a date such as 2026-03-01, found {day!r}" in wrong.stderr
+
+
+def test_what_was_made_up_is_not_summed_with_real_answers(
+    machine: Machine, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.used = [
+        (UsageKey(day="2026-03-01", account="", model="smollm2", vendor=vendor), UsageSum(answers=answers))
+        for vendor, answers in (("local", 3), ("simulated", 40))
+    ]
+    told = [json.loads(line) for line in invoke("usage", "--by", "model", "--json").stdout.splitlines()]
+    assert [(one["model"], one["answers"], one["simulated"]) for one in told] == [
+        ("smollm2", 3, False),
+        ("smollm2", 40, True),
+    ]
+    assert [line.split("\t")[-1] for line in invoke("usage", "--by", "day").stdout.splitlines()] == ["", "simulated"]
+    monkeypatch.setattr(screen, "is_table", lambda: True)
+    _, real, simulated = invoke("usage", "--by", "model").stdout.splitlines()
+    assert (real.endswith("$0"), simulated.endswith("$0 simulated")) == (True, True)
 
 
 @pytest.mark.parametrize("command", ["list", "status", "rows", "watch", "usage", "cancel @last", "work --until-idle"])
