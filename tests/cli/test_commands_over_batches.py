@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from batchwright.cli import screen
 from batchwright.cli.rows import wanted_bytes
+from batchwright.cli.status_view import status_facts
 from batchwright.core import row_map
 from batchwright.core.batch_state import PauseCause
 from batchwright.core.errors import UsageError
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.records import UsageKey, UsageSum
+from batchwright.core.tenants import Tenant
+from support.batch_samples import ok, status_of
 from support.cli_machine import Invoke, Machine
 
 MIXED = (Flag.PLAIN, Flag.TRUNCATED, FailureKind.TIMEOUT, FailureKind.AUTH, FailureKind.CANCELLED, None)
@@ -295,3 +299,11 @@ def test_batches_that_are_there_need_no_key_of_a_default_vendor(
     (tmp_path / "rows.jsonl").write_text('{"messages":[{"role":"user","content":"x"}]}\n')
     refused = invoke("run", "rows.jsonl", "-o", "answers.jsonl")
     assert (refused.exit_code, "CORP_KEY" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("account", "told"), [("local", False), ("", True), ("team", True)])
+def test_a_deadline_that_a_service_may_have_given_is_told_as_such(account: str, told: bool) -> None:
+    status = replace(status_of({ok(): 1}, total=2), deadline_ms=1_767_225_600_000, tenant=Tenant(account))
+    cell = dict(status_facts(status))["deadline_at"]
+    assert cell.raw == "2026-01-01T00:00:00Z"
+    assert ("24 hours where nothing else is asked for" in cell.shown) is told
