@@ -71,6 +71,12 @@ def run_batch(api: Api, bodies: list[dict[str, Any]]) -> tuple[str, list[dict[st
 
 def main() -> int:
     """0: every prompt was answered."""
+    if len(sys.argv) not in (3, 4):
+        print("usage: python infrai_batch.py PROMPTS.txt ANSWERS.jsonl [MODEL]", file=sys.stderr)
+        return 2
+    if "INFRAI_API_KEY" not in os.environ:
+        print("set INFRAI_API_KEY to a key of the service at INFRAI_BASE_URL", file=sys.stderr)
+        return 2
     source, target = Path(sys.argv[1]), Path(sys.argv[2])
     model = sys.argv[3] if len(sys.argv) > 3 else "auto"
     api = Api(os.environ.get("INFRAI_BASE_URL", "http://127.0.0.1:8080"), os.environ["INFRAI_API_KEY"])

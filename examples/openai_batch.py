@@ -56,4 +56,6 @@ def main(path: Path) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python openai_batch.py ROWS.jsonl")
     sys.exit(main(Path(sys.argv[1])))

@@ -99,6 +99,28 @@ def test_an_empty_list_of_models_proves_nothing(tmp_path: Path) -> None:
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("more", "verdict", "found", "remedy"),
+    [
+        ('models = ["house-small"]', Verdict.OK, "it lists no model", ""),
+        ('models = ["odd"]', Verdict.WARNING, "lists no model", "none has answered"),
+        ("", Verdict.WARNING, "lists no model", "Name a model for --ask"),
+    ],
+)
+def test_what_was_asked_is_not_told_to_ask(
+    tmp_path: Path, more: str, verdict: Verdict, found: str, remedy: str
+) -> None:
+    async def test() -> None:
+        answers = {"/models": http(200, b'{"object": "list", "data": []}')}
+        answers |= {"/chat/completions": http(200, ANSWER)} if "house-small" in more else {}
+        async with vendor(answers) as server:
+            finding = about(await looked(tmp_path, house(server.url("/v1"), more), asks=True), "vendor house")
+        assert (finding.verdict, found in finding.found, remedy in finding.remedy) == (verdict, True, True), finding
+        assert "--ask sends" not in finding.remedy
+
+    run(test)
+
+
 # ------------------------------------------------------------------------------------------------------- one that works
 
 
@@ -379,6 +401,32 @@ def test_routes_lead_somewhere_or_are_told_of(tmp_path: Path) -> None:
         assert gone.remedy == "See what is said of its vendors"
         assert "none-such" in about(found, "vendor odd").found
         assert about(found, "model house/nothing").verdict is Verdict.ERROR, "what a route names is looked for too"
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("key", "more", "why"),
+    [
+        ("", "", "its key is not set: OPENAI_API_KEY is neither in the environment nor in a .env"),
+        ("sk-x", "base_url = 'http://127.0.0.1:1/v1'\n", "stands in the place of OpenAI's address"),
+        ("sk-x", "api_key_env = 'HOUSE_KEY'\n", "api_key_env names another variable"),
+    ],
+)
+def test_a_choice_at_openai_without_its_key_says_so(tmp_path: Path, key: str, more: str, why: str) -> None:
+    async def test() -> None:
+        async with vendor(LISTS) as server:
+            routes = (
+                '[routes.fast]\nto = ["house/house-small", "openai/gpt-4o-mini"]\n'
+                '[routes.gone]\nto = ["openai/gpt-4o-mini"]\n'
+            )
+            found = await looked(tmp_path, more + house(server.url("/v1")) + routes, OPENAI_API_KEY=key)
+        assert "1 of its 2 choices cannot be used: openai/gpt-4o-mini" in about(found, "route fast").found
+        assert about(found, "route gone").found == "'gone' leads nowhere: openai cannot be used"
+        openai = about(found, "vendor openai")
+        assert openai.verdict is Verdict.ERROR
+        assert why in openai.found
+        assert "[vendors.openai]" in openai.remedy
 
     run(test)
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from batchwright.cli import screen
 from batchwright.cli.rows import wanted_bytes
+from batchwright.cli.status_view import status_facts
 from batchwright.core import row_map
 from batchwright.core.batch_state import PauseCause
 from batchwright.core.errors import UsageError
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.records import UsageKey, UsageSum
+from batchwright.core.tenants import Tenant
+from support.batch_samples import ok, status_of
 from support.cli_machine import Invoke, Machine
 
 MIXED = (Flag.PLAIN, Flag.TRUNCATED, FailureKind.TIMEOUT, FailureKind.AUTH, FailureKind.CANCELLED, None)
@@ -248,9 +252,9 @@ def test_answers_to_rows_without_a_model_are_told_so_on_a_terminal(
 
 def test_usage_is_summed_by_what_was_asked(used: Machine, invoke: Invoke) -> None:
     assert [line.split("\t") for line in invoke("usage").stdout.splitlines()] == [
-        ["2026-03-01", "v", "m", "1", "5", "0", "1", ""],
-        ["2026-03-02", "v", "m", "2", "10", "0", "3", "1"],
-        ["2026-03-02", "v", "n", "4", "0", "0", "0", "0.5"],
+        ["2026-03-01", "v", "m", "1", "5", "0", "1", "", ""],
+        ["2026-03-02", "v", "m", "2", "10", "0", "3", "1", ""],
+        ["2026-03-02", "v", "n", "4", "0", "0", "0", "0.5", ""],
     ]
     by_model = [json.loads(line) for line in invoke("usage", "--by", "model", "--json").stdout.splitlines()]
     assert [(one["model"], one["answers"], one["cost"]["known_usd"], one["cost"]["complete"]) for one in by_model] == [
@@ -260,6 +264,28 @@ def test_usage_is_summed_by_what_was_asked(used: Machine, invoke: Invoke) -> Non
     assert len(invoke("usage", "--since", "2026-03-02").stdout.splitlines()) == 2
     wrong = invoke("usage", "--by", "modle")
     assert (wrong.exit_code, wrong.stdout) == (2, "")
+    for day in ("yesterday", "01.03.2026", "2026-13-01", ""):
+        wrong = invoke("usage", "--since", day)
+        assert (wrong.exit_code, wrong.stdout) == (2, "")
+        assert f"expected a date such as 2026-03-01, found {day!r}" in wrong.stderr
+
+
+def test_what_was_made_up_is_not_summed_with_real_answers(
+    machine: Machine, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.used = [
+        (UsageKey(day="2026-03-01", account="", model="smollm2", vendor=vendor), UsageSum(answers=answers))
+        for vendor, answers in (("local", 3), ("simulated", 40))
+    ]
+    told = [json.loads(line) for line in invoke("usage", "--by", "model", "--json").stdout.splitlines()]
+    assert [(one["model"], one["answers"], one["simulated"]) for one in told] == [
+        ("smollm2", 3, False),
+        ("smollm2", 40, True),
+    ]
+    assert [line.split("\t")[-1] for line in invoke("usage", "--by", "day").stdout.splitlines()] == ["", "simulated"]
+    monkeypatch.setattr(screen, "is_table", lambda: True)
+    _, real, simulated = invoke("usage", "--by", "model").stdout.splitlines()
+    assert (real.endswith("$0"), simulated.endswith("$0 simulated")) == (True, True)
 
 
 @pytest.mark.parametrize("command", ["list", "status", "rows", "watch", "usage", "cancel @last", "work --until-idle"])
@@ -273,3 +299,11 @@ def test_batches_that_are_there_need_no_key_of_a_default_vendor(
     (tmp_path / "rows.jsonl").write_text('{"messages":[{"role":"user","content":"x"}]}\n')
     refused = invoke("run", "rows.jsonl", "-o", "answers.jsonl")
     assert (refused.exit_code, "CORP_KEY" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("account", "told"), [("local", False), ("", True), ("team", True)])
+def test_a_deadline_that_a_service_may_have_given_is_told_as_such(account: str, told: bool) -> None:
+    status = replace(status_of({ok(): 1}, total=2), deadline_ms=1_767_225_600_000, tenant=Tenant(account))
+    cell = dict(status_facts(status))["deadline_at"]
+    assert cell.raw == "2026-01-01T00:00:00Z"
+    assert ("24 hours where nothing else is asked for" in cell.shown) is told

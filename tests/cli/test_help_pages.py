@@ -10,7 +10,7 @@ import click
 import pytest
 
 from batchwright.cli import exits, options
-from batchwright.cli.group import COMMANDS, KEY_OPTION, LazyGroup
+from batchwright.cli.group import ALIASES, COMMANDS, KEY_OPTION, LazyGroup
 from batchwright.cli.group import batchwright as command
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind, Flag
@@ -116,3 +116,14 @@ def test_other_words_are_not_taken_for_a_key(innocent: str) -> None:
 def test_the_group_imports_a_command_by_its_name_only() -> None:
     assert isinstance(command, LazyGroup)
     assert command.get_command(context, "options") is None
+
+
+@pytest.mark.parametrize(("other", "name"), ALIASES.items())
+def test_another_word_for_a_command_shows_its_examples_under_that_word(other: str, name: str) -> None:
+    found = command.get_command(context, other)
+    assert found is not None
+    assert f"batchwright {other} 3f9a" in (found.help or "")
+    assert f"batchwright {name}" not in (found.help or "")
+    own = command.get_command(context, name)
+    assert own is not None
+    assert (own.name, f"batchwright {name} 3f9a" in (own.help or "")) == (name, True)

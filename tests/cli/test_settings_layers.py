@@ -230,3 +230,12 @@ def test_checkpoints_are_rarer_on_a_server_unless_somebody_says_else(tmp_path: P
     asked = Places(tmp_path, environment={**there, "BATCHWRIGHT_CHECKPOINT_INTERVAL": "1s"}).load()
     assert asked.checkpoint_interval_s == 1.0
     assert there["BATCHWRIGHT_DATABASE"] not in repr(asked)
+
+
+def test_a_variable_that_is_near_to_none_is_not_mended_by_guessing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        Places(tmp_path, environment={"BATCHWRIGHT_FOO": "1"}).load()
+    assert str(caught.value) == (
+        "the environment: BATCHWRIGHT_FOO is no setting; a setting's variable is BATCHWRIGHT_ and its name, and "
+        "README.md lists all settings"
+    )

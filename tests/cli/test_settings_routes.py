@@ -8,6 +8,7 @@ import pytest
 
 from batchwright.core.batch_spec import Routes, RouteStep
 from batchwright.core.errors import UsageError
+from batchwright.core.routes import find_route
 from support.settings_places import Places
 
 VENDORS = "[vendors.groq]\nbase_url = 'https://groq.example/v1'\n[vendors.free]\nbase_url = 'https://free.example/v1'\n"
@@ -92,3 +93,19 @@ def test_auto_means_the_default_model_unless_it_is_a_route(tmp_path: Path) -> No
     assert choices(places.load({"model": "fast"}).routes, "auto") == [("groq", "a", 1), ("free", "b", 0)]
     places.project = route("to = ['free/b']", "auto")
     assert choices(places.load({"model": "free/m"}).routes, "auto") == [("free", "b", 1)]
+
+
+def test_a_choice_at_openai_without_its_key_is_left_out_and_no_other_row_goes_there(tmp_path: Path) -> None:
+    house = "[vendors.house]\nbase_url = 'http://127.0.0.1:1/v1'\n"
+    settings = Places(tmp_path, project=f"{house}[routes.fast]\nto = ['house/a', 'openai/b']\n").load()
+    route = find_route("fast", settings.destinations, settings.routes)
+    assert route is not None
+    assert [step.destination.vendor for step in route.steps] == ["house"]
+    alone = Places(tmp_path, project="[routes.fast]\nto = ['openai/b', 'simulated/c']\n").load()
+    gone = find_route("fast", alone.destinations, alone.routes)
+    assert gone is not None
+    assert "OPENAI_API_KEY is neither in the environment nor in a .env" in gone.problem
+    assert "the simulator takes rows only under --simulate" in gone.problem
+    assert find_route("any", alone.destinations, alone.routes) is None, "what only a route names is no default"
+    with pytest.raises(UsageError, match="OpenAI gets rows without --vendor where OPENAI_API_KEY is set"):
+        Places(tmp_path).load({"vendor": "openai"})

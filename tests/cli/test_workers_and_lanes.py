@@ -74,7 +74,12 @@ def test_tables_fit_80_columns(store: Store, invoke: Invoke, monkeypatch: pytest
 def test_lanes_are_listed_with_their_limits_and_what_holds_them(store: Store, invoke: Invoke) -> None:
     store.pause_lane(LanePause(lane="north||m#bbbbbbbb", reason="no credit left", since_ms=NOW_MS, probe_at_ms=NOW_MS))
     assert invoke("lanes", "pause", "openai/large", "--reason", "odd answers").exit_code == 0
-    assert "is the name right?" in invoke("lanes", "pause", "nowhere").stderr
+    refused = invoke("lanes", "pause", "nowhere")
+    assert refused.exit_code == 2
+    assert "no vendor 'nowhere' is in the settings here" in refused.stderr
+    assert "there are: local, north, openai." in refused.stderr
+    assert [fact.name for fact in store.quarantines()] == ["openai/large"], "nothing was closed"
+    assert invoke("lanes", "pause", "nowhere", "--force").exit_code == 0
     found = {
         (lane["vendor"], lane["model"]): lane
         for lane in (json.loads(line) for line in invoke("lanes", "--json").stdout.splitlines())

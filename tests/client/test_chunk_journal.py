@@ -72,3 +72,20 @@ def test_what_is_torn_or_old_is_removed(tmp_path: Path, locks: FileLocks) -> Non
     first.close()
     assert [chunk.key for chunk in journal(tmp_path, locks, "second").left_over(NOW_MS)] == ["good"]
     assert not (tmp_path / "chunks" / "first").exists()
+
+
+def test_what_is_over_leaves_no_folder(tmp_path: Path, locks: FileLocks) -> None:
+    first, second = journal(tmp_path, locks, "first"), journal(tmp_path, locks, "second")
+    first.write(head("k"), b"{}")
+    first.close()
+    assert [chunk.key for chunk in second.left_over(NOW_MS)] == ["k"]
+    second.close()
+    assert (tmp_path / "chunks").is_dir(), "a chunk is in it"
+    third = journal(tmp_path, locks, "third")
+    assert [chunk.key for chunk in third.left_over(NOW_MS)] == ["k"]
+    third.drop("k")
+    third.close()
+    assert not (tmp_path / "chunks").exists()
+    fourth = journal(tmp_path, locks, "fourth")
+    fourth.write(head("k"), b"{}")
+    assert [path.name for path in (tmp_path / "chunks").iterdir()] == ["fourth"]

@@ -182,6 +182,18 @@ def test_a_key_that_is_none(service: RunningService) -> None:
         client.batches.get(f"batch_{'0' * 24}")
 
 
+def test_a_key_of_the_environment_that_is_none_is_named(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BATCHWRIGHT_SERVICE_KEY", raising=False)
+    monkeypatch.setenv("INFRAI_API_KEY", "wrong")
+    with (
+        batchwright.Client(service.base_url) as client,
+        pytest.raises(batchwright.KeyRefused, match="does not take the key in INFRAI_API_KEY: The key is not known to"),
+    ):
+        client.batches.get(f"batch_{'0' * 24}")
+
+
 def test_the_key_may_stand_in_the_environment(service: RunningService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BATCHWRIGHT_SERVICE_KEY", raising=False)
     monkeypatch.delenv("INFRAI_API_KEY", raising=False)

@@ -25,6 +25,9 @@ def test_the_first_rows_all_refused_alike_shut_it_and_it_says_why() -> None:
     assert gate.sentence == "first 25 rows all refused: unsupported_parameter max_tokens"
     assert gate.note(True, None, "", "") is GateVerdict.SHUT
     assert gate.allowed_in_flight(1000) == 0
+    again = Gate(begun=True)
+    note_refused(again, GATE_ROWS)
+    assert again.sentence.startswith("next 25 rows all refused: "), "the first ones were sent before"
 
 
 @pytest.mark.parametrize(

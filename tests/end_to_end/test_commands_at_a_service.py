@@ -111,6 +111,11 @@ def test_a_pause_is_cleared_and_the_end_is_waited_for(there: There) -> None:
     assert paused.code == 0, paused.err
     assert f"This goes on: batchwright resume {batch_id} --service" in paused.err
     assert "for lunch" in there("status", batch_id).out
+    refused = there("retry", batch_id)
+    assert refused.code == 2
+    there_too = f"{batch_id} --service {there.service.base_url}"
+    assert f"It is paused; `batchwright resume {there_too}` goes on with it" in refused.err
+    assert "POST" not in refused.err
     assert there("watch", batch_id).code == 5, "a watcher does not sit in a pause"
     resuming = there.start("resume", batch_id, "-o", "out.jsonl")
     there.service.until(batch_id, lambda status: status["state"] != "paused")
@@ -134,6 +139,24 @@ def test_what_cannot_be_is_said(there: There, arguments: tuple[str, ...], said: 
     ended = there(*arguments)
     assert ended.code == 2, ended.err
     assert said in ended.err
+
+
+def test_a_state_that_does_not_allow_it_is_told_with_commands(there: There) -> None:
+    batch_id = there.service.submit(ROWS[:1])
+    there.service.ended(batch_id)
+    for arguments in (("pause", batch_id), ("resume", batch_id), ("priority", batch_id, "5")):
+        refused = there(*arguments)
+        assert refused.code == 2, refused.err
+        assert f"It has ended; `batchwright retry {batch_id} --service {there.service.base_url}` sends" in refused.err
+
+
+def test_a_key_that_the_service_does_not_know_is_named(there: There) -> None:
+    machine = CommandLine(there.machine.folder, BATCHWRIGHT_SERVICE_KEY="wrong", OTHER_KEY="wrong")
+    refused = machine("list", "--service", there.service.base_url)
+    assert refused.code == 2, refused.err
+    assert f"{there.service.base_url} does not take the key in BATCHWRIGHT_SERVICE_KEY: " in refused.err
+    other = machine("list", "--service", there.service.base_url, "--service-key-env", "OTHER_KEY")
+    assert "the key in OTHER_KEY" in other.err
 
 
 def test_a_service_that_is_not_there(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -17,6 +18,7 @@ from batchwright.core import row_map
 from batchwright.core.errors import BatchPaused, UsageError
 from batchwright.core.failures import FailureKind
 from batchwright.library.result import result_of
+from batchwright.library.run import Options
 from support.batch_samples import failed, ok, view_of
 from support.scripted_vendor import ScriptedVendor
 
@@ -206,3 +208,38 @@ def test_an_answer_with_a_number_out_of_range_can_be_read() -> None:
     assert result.content == "yes"
     assert result.response["logprob"] == -float("inf")
     assert (result.response["big"], result.response["fine"]) == (float("inf"), 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"prompt": 3}, "prompt: expected a text, found 3"),
+        ({"system": b"x"}, "system: expected a text, found b'x'"),
+        ({"limit": "5"}, "limit: expected a whole number, found '5'"),
+        ({"limit": True}, "limit: expected a whole number, found True"),
+        ({"params": [1]}, "params: expected a mapping with names, found [1]"),
+        ({"metadata": {"a": 1}}, "metadata: expected a mapping of texts to texts, found {'a': 1}"),
+        ({"output": 7}, "output: expected a text or a path, found 7"),
+        ({"failed": ["a"]}, "failed: expected a text or a path, found ['a']"),
+        ({"fresh": "no"}, "fresh: expected True or False, found 'no'"),
+        ({"skip_invalid": 1}, "skip_invalid: expected True or False, found 1"),
+        ({"on_gate": 5}, "on_gate: expected a text, found 5"),
+        ({"service": 5}, "service: expected a text, found 5"),
+        ({"model": 5}, "expected"),
+        ({"max_cost": [1]}, "expected"),
+        ({"deadline": [1]}, "expected"),
+        ({"gate": "perhaps"}, "expected"),
+        ({"prices": 5}, "expected"),
+        ({"concurrency": 1.5}, "expected"),
+    ],
+)
+def test_a_value_of_another_type_is_a_usage_error(options: dict[str, object], said: str) -> None:
+    simulated = {} if "service" in options else {"simulate": True}
+    with pytest.raises(UsageError, match=re.escape(said)):
+        batchwright.run(rows(1), **{**simulated, **options})  # type: ignore[arg-type]
+
+
+def test_none_is_an_option_that_was_not_given(tmp_path: Path) -> None:
+    nothing = dict.fromkeys(set(Options.__annotations__) - {"simulate", "home", "progress"})
+    results = batchwright.run(rows(1), **nothing, simulate=True, home=tmp_path, progress="none")  # type: ignore[arg-type]
+    assert len(results) == 1

@@ -184,3 +184,13 @@ def test_a_paused_retry_is_gone_on_with_by_resume() -> None:
     delivery = Delivery(command=("batchwright", "retry", "@last"), output=Path("a.jsonl"), output_format="openai")
     going_on = f"this goes on: batchwright resume {batch.batch_id} -o a.jsonl --format openai"
     assert paused_texts(batch, delivery)[-1].endswith(going_on)
+
+
+def test_what_a_batch_does_not_take_over_is_not_in_the_command_that_goes_on() -> None:
+    words = ("batchwright", "run", "r", "--on-gate", "stop", "--max-attempts=9", "--max-retries", "4", "-o", "a.jsonl")
+    told = paused_texts(paused(PauseCause.GATE), Delivery(command=words))[-1]
+    assert told.endswith("this goes on: batchwright run r --max-retries 4 -o a.jsonl"), "pause, and 5 attempts"
+    own = ("batchwright", "run", "r", "--on-gate", "pause", "--max-attempts", "5", "--gate", "--on-uncertain=retry")
+    assert paused_texts(paused(PauseCause.GATE), Delivery(command=own))[-1].endswith(" ".join(own))
+    off = ("batchwright", "run", "r", "--no-gate", "--on-uncertain", "fail")
+    assert paused_texts(paused(PauseCause.GATE), Delivery(command=off))[-1].endswith("batchwright run r")

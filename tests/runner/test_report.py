@@ -144,7 +144,7 @@ def test_doubt_orphans_and_soft_cap_are_told() -> None:
     assert "a worker died" not in text
     assert "$0.25 for 2 answers that came after" in text
     assert "the cap of $5.00 was soft" in text
-    assert "sent: 7 requests, and 2 attempts that reached no vendor and used up none of a row's" in text
+    assert "not sent: 2 attempts that reached no vendor; they use up none of a row's attempts" in text
 
 
 def test_what_was_only_set_aside_is_told_of_where_a_worker_died() -> None:
@@ -160,8 +160,12 @@ def test_what_was_only_set_aside_is_told_of_where_a_worker_died() -> None:
 def test_attempts_that_reached_nobody_are_no_retries_among_what_was_sent() -> None:
     tally = Tally(attempts=27, unreached=27, retries=25)
     text = report_text(report_of([view_of(0, failed(FailureKind.UNREACHABLE))], tally))
-    assert "sent: 0 requests, and 27 attempts that reached no vendor" in text
-    assert "25 retries of all these" in text
+    lines = [line.strip() for line in text.splitlines()]
+    first = next(place for place, line in enumerate(lines) if line.startswith("sent: 0 requests"))
+    assert lines[first + 1 : first + 3] == [
+        "not sent: 27 attempts that reached no vendor; they use up none of a row's attempts",
+        "retries among these 27 attempts: 25",
+    ]
 
 
 def test_what_a_cap_counts_beside_the_known_cost_is_told() -> None:
@@ -176,11 +180,10 @@ def test_what_a_cap_counts_beside_the_known_cost_is_told() -> None:
 def test_sends_are_exact_without_doubts_and_those_of_earlier_commands_are_told_as_such() -> None:
     tally = Tally(attempts=9, unreached=2, retries=4)
     views = [view_of(0, ok())]
-    assert (
-        "  sent: 7 requests, and 2 attempts that reached no vendor and used up none of a row's, 4 retries of all these"
-        in report_text(report_of(views, tally))
-    )
-    assert "  sent earlier: 7 requests, and" in report_text(report_of(views, tally, timing=NOTHING_DONE))
+    text = report_text(report_of(views, tally))
+    assert "  sent: 7 requests; " in text
+    assert "  retries among these 9 attempts: 4\n" in text
+    assert "  sent earlier: 7 requests\n" in report_text(report_of(views, tally, timing=NOTHING_DONE))
 
 
 @pytest.mark.parametrize(
@@ -289,6 +292,20 @@ def test_exit_codes(status: BatchStatus, strict: bool, code: int) -> None:
     assert exit_code(status, strict=strict) == code
 
 
-def test_time_of_a_resumed_run_is_that_of_this_run() -> None:
-    timing = Timing(wall_s=12.0, rows_ended=2, since="resumed")
-    assert " of 4 in 12 s since resumed" in first_line(report_of([view_of(i, ok()) for i in range(4)], timing=timing))
+def test_figures_of_this_command_are_told_apart_from_those_of_all_rounds() -> None:
+    views = [view_of(i, ok(), cost_picousd=picousd_from_usd("0.5")) for i in range(4)]
+    tally = Tally(attempts=9, retries=5, prompt_tokens=7)
+    report = report_of(views, tally, timing=Timing(wall_s=12.0, rows_ended=2, part="this command"))
+    assert first_line(report) == "4 ok of 4, $2.00", "the time of a part is no time of the whole"
+    lines = [line.strip() for line in report_text(report).splitlines()]
+    assert lines[1:5] == [
+        "this command: 2 rows ended in 12 s, 0.2 rows/s",
+        "tokens in all: 7 in, 0 out",
+        "cost in all: $2.00",
+        "sent in all: 9 requests, 5 retries among them",
+    ]
+    by_others = report_text(
+        report_of(views, tally, timing=Timing(wall_s=0.0, rows_ended=0, part="this command", by_others=True))
+    )
+    assert "this command: other workers (`serve`, `work`) had sent what it opened before it could" in by_others
+    assert "sent earlier" not in by_others

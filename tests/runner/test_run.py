@@ -305,6 +305,9 @@ def test_whoever_ends_a_batch_without_a_file_is_told_of_export(
     assert (outcome.exit_code, outcome.closing) == (0, (word,) if told else ())
     again = asyncio.run(go_on(batch_id, delivery, Pace(), seams))
     assert (again.closing, "sent earlier: 3 requests" in again.text) == (outcome.closing, True)
+    opened = asyncio.run(go_on(batch_id, delivery, Pace(), seams, opened=True))
+    assert "this command: other workers (`serve`, `work`) had sent what it opened" in opened.text
+    assert "sent in all: 3 requests" in opened.text
     watching = Delivery(nothing=True, command=("batchwright", "watch"))
     looked = word.replace("them:", "them where no run has:")
     assert asyncio.run(look_on(batch_id, watching, seams)).closing == (looked,), "it cannot know"

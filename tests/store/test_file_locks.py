@@ -10,7 +10,7 @@ import pytest
 
 from batchwright.core.errors import StoreError
 from batchwright.ports.locks import Locks
-from batchwright.store.file_locks import FileLocks
+from batchwright.store.file_locks import FOLDER, FileLocks
 
 HOLD = """
 import sys
@@ -56,7 +56,9 @@ def test_asking_does_not_keep_a_lock(tmp_path: Path) -> None:
     process.kill()
     process.wait()
     process.communicate()
+    assert list((tmp_path / FOLDER).iterdir()), "a killed holder leaves its file"
     assert locks.is_free("worker-w-1")
+    assert list((tmp_path / FOLDER).iterdir()) == []
     assert locks.is_free("worker-w-1")
 
 

@@ -58,10 +58,13 @@ def _is_state(path: Path, state: str) -> bool:
     return os.path.dirname(os.path.realpath(path)) == state and path.name.startswith(STORE_FILE)
 
 
-async def go_on(settings: Settings, batch_id: str, *, delivery: Delivery, pace: Pace, display: Display) -> RunOutcome:
-    """Works on a durable batch until it ends or pauses, and delivers it (`retry`, `resume`)."""
+async def go_on(
+    settings: Settings, batch_id: str, *, delivery: Delivery, pace: Pace, display: Display, opened: bool = False
+) -> RunOutcome:
+    """Works on a durable batch until it ends or pauses, and delivers it (`retry`, `resume`). `opened`: there were rows
+    to be sent when the command began."""
     async with seams_there(settings, display, sends=True) as seams:
-        return await running.go_on(batch_id, delivery, pace, seams)
+        return await running.go_on(batch_id, delivery, pace, seams, opened=opened)
 
 
 async def look_on(settings: Settings, batch_id: str, *, delivery: Delivery, display: Display) -> RunOutcome:

@@ -39,7 +39,16 @@ from batchwright.fabric.system import SystemChance, SystemClock
 from batchwright.ports.vendor import Answer
 from batchwright.settings import Settings
 from batchwright.store.open import look_at_database, look_at_state, shown_url
-from batchwright.vendors.judging import VERSION, judge_asked, judge_listing, judge_models, judge_path
+from batchwright.vendors.judging import (
+    ASK,
+    ASK_NONE,
+    ASKED,
+    VERSION,
+    judge_asked,
+    judge_listing,
+    judge_models,
+    judge_path,
+)
 from batchwright.vendors.listing import Listing
 from batchwright.vendors.local_model import require_package
 from batchwright.vendors.registry import OpenVendors
@@ -233,7 +242,8 @@ class _Look:
             return [*problem, *asked]
         if not answers and (below := await self._below(listing)):
             return [judge_path(self.place, below), *asked]
-        told = [judge_listing(self.place, listing, answers=answers)]
+        ask = ASK if not self.request.asks else ASKED if asked else ASK_NONE
+        told = [judge_listing(self.place, listing, answers=answers, ask=ask)]
         if told[0].verdict is Verdict.ERROR:
             # What it says of each model would be the same sentence again.
             return told

@@ -38,6 +38,8 @@ class ServiceAddress:
     base_url: str
     api_key: str | None = None
     """None: that of the environment (`KEY_VARIABLES`); empty: none is sent."""
+    key_name: str = ""
+    """The variable that `api_key` stood in, for people; empty: in none."""
     timeout_s: float = TIMEOUT_S
     max_retries: int = MAX_RETRIES
     transport: str = "auto"
@@ -59,10 +61,12 @@ def open_service(
     and where there is no key."""
     timeouts = Timeouts(first_byte_s=address.timeout_s, total_s=address.timeout_s)
     http = open_http_client(timeouts, transport=address.transport, environ=environ)
+    key, key_name = (address.api_key, address.key_name) if address.api_key is not None else _key_of_environment(environ)
     asker = Asker(
         http,
         base_url=address.base_url,
-        api_key=_key_of_environment(environ) if address.api_key is None else address.api_key,
+        api_key=key,
+        key_name=key_name,
         clock=SystemClock(),
         chance=SystemChance(),
         agent=_agent(),
@@ -87,7 +91,15 @@ async def open_service_vendor(destination: Destination, http: HttpClient, key: s
     """A batch service as the vendor of rows. Raises VendorUnavailable for an address that cannot be used."""
     clock, chance = SystemClock(), SystemChance()
     try:
-        asker = Asker(http, base_url=destination.base_url, api_key=key, clock=clock, chance=chance, agent=_agent())
+        asker = Asker(
+            http,
+            base_url=destination.base_url,
+            api_key=key,
+            key_name=destination.key_env,
+            clock=clock,
+            chance=chance,
+            agent=_agent(),
+        )
     except UsageError as error:
         raise VendorUnavailable(str(error)) from error
     profile = build_profile("general")
@@ -111,6 +123,7 @@ async def open_service_batches(
         ServiceAddress(
             base_url=service.base_url,
             api_key=settings.key(service.key_env).strip() if service.key_env else "",
+            key_name=service.key_env,
             transport=settings.transport.value,
         ),
         settings.process_environment(),
@@ -159,10 +172,11 @@ class _NoLock:
         """There is nothing to release."""
 
 
-def _key_of_environment(environ: Mapping[str, str]) -> str:
+def _key_of_environment(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The key and its variable's name."""
     for name in KEY_VARIABLES:
         if key := environ.get(name, "").strip():
-            return key
+            return key, name
     raise UsageError(f"the service's key is missing: give it as api_key, or set {' or '.join(KEY_VARIABLES)}")
 
 

@@ -30,9 +30,11 @@ async def backup(settings: Settings, target: Path) -> int:
 def check_database(settings: Settings) -> str:
     """`batchwright db check`: what was found, as a sentence. Raises StoreError for a schema that is not this one."""
     if settings.database:
-        return f"{shown_url(settings.database)} {look_at_database(settings.database)}."
-    path = settings.state_dir / STORE_FILE
-    return f"{path} {look_at_state(path)}."
+        found = f"{shown_url(settings.database)} {look_at_database(settings.database)}"
+    else:
+        path = settings.state_dir / STORE_FILE
+        found = f"{path} {look_at_state(path)}"
+    return f"This version can work on it: {found}."
 
 
 def upgrade_database(settings: Settings) -> str:

@@ -64,17 +64,30 @@ def _named(live: Sequence[WorkerRow], name: str) -> WorkerRow:
     return found[0]
 
 
-async def close_lanes(settings: Settings, text: str, reason: str) -> tuple[Quarantine, bool]:
-    """`text`: VENDOR or VENDOR/MODEL. Returns what holds now, and whether anything here knows that vendor."""
+async def close_lanes(settings: Settings, text: str, reason: str, *, force: bool) -> Quarantine:
+    """`text`: VENDOR or VENDOR/MODEL. Returns what holds now. Raises UsageError for a vendor that nothing here knows,
+    unless `force`: it may be another machine's."""
     vendor, model = _parted(text)
     async with open_machine(settings) as machine:
+        known = _known_vendors(settings, machine.store.fleet())
+        if not (force or vendor in known):
+            raise UsageError(
+                f"no vendor {vendor!r} is in the settings here, and no worker sends to one; there are: "
+                f"{', '.join(sorted(known))}. --force closes it all the same"
+            )
         fact = Quarantine(vendor=vendor, model=model, reason=reason.strip(), since_ms=machine.clock.now_ms())
         machine.store.set_quarantine(fact)
-        fleet = machine.store.fleet()
-    known = {LOCAL.vendor, *(place.vendor for place in settings.destinations)}
-    known |= {_key_of(use.lane).vendor for row in fleet.workers for use in row.uses}
-    known |= {_key_of(pause.lane).vendor for pause in fleet.pauses}
-    return fact, vendor in known
+    return fact
+
+
+def _known_vendors(settings: Settings, fleet: FleetRow) -> set[str]:
+    """Of the settings, also those that get no rows now, and of lanes that live workers tell of or have paused."""
+    lanes = {use.lane for row in fleet.workers for use in row.uses}
+    lanes |= {wait.lane for row in fleet.workers for wait in row.waits}
+    lanes |= {pause.lane for pause in fleet.pauses}
+    routed = {step.vendor for steps in settings.routes.values() for step in steps}
+    here = {place.vendor for place in settings.destinations}
+    return {LOCAL.vendor, *here, *routed, *settings.limits, *(_key_of(lane).vendor for lane in lanes)}
 
 
 async def open_lanes(settings: Settings, text: str) -> tuple[bool, int]:

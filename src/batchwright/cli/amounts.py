@@ -1,10 +1,12 @@
-"""Times and amounts of money on the command line, read as everywhere else."""
+"""Times, days and amounts of money on the command line, read as everywhere else."""
 
 from __future__ import annotations
 
+from datetime import date
+
 import click
 
-from batchwright.core.durations import read_duration
+from batchwright.core.durations import read_duration, shown
 from batchwright.core.money import read_amount
 
 
@@ -16,6 +18,16 @@ def read_time(_ctx: click.Context, _param: click.Parameter, value: str | None) -
         return read_duration(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def read_day(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str:
+    """Of an option: a day as 2026-03-01; empty: it was not given."""
+    if value is None:
+        return ""
+    try:
+        return date.fromisoformat(value.strip()).isoformat()
+    except ValueError:
+        raise click.BadParameter(f"expected a date such as 2026-03-01, found {shown(value)}") from None
 
 
 def read_usd(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from copy import copy
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -73,7 +74,7 @@ class LazyGroup(click.Group):
             does_something = not isinstance(command, click.Group) or command.invoke_without_command
             for one in (*inner, *([command] if does_something else [])):
                 with_store_options(one)
-        return command
+        return command if cmd_name == name else _under_its_other_name(command, name, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -114,6 +115,13 @@ class LazyGroup(click.Group):
         code = exits.code_of_call(call)
         exits.flush_streams()
         raise SystemExit(code)
+
+
+def _under_its_other_name(command: click.Command, name: str, other: str) -> click.Command:
+    """Its examples are given as it was called."""
+    called = copy(command)
+    called.name, called.help = other, (command.help or "").replace(f"batchwright {name} ", f"batchwright {other} ")
+    return called
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:

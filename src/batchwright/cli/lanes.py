@@ -64,7 +64,8 @@ def lanes_command(context: click.Context, as_json: bool) -> None:
 @lanes_command.command(name="pause")
 @click.argument("name", metavar="VENDOR[/MODEL]")
 @click.option("--reason", default="", help="Why, for whoever asks. [default: none]")
-def pause_command(name: str, reason: str) -> None:
+@click.option("--force", is_flag=True, help="Also a vendor that neither settings nor workers here know. [default: off]")
+def pause_command(name: str, reason: str, force: bool) -> None:
     """Close a vendor, or one of its models, to all workers.
 
     Nothing is sent there, for no probe either, until `lanes resume`: workers hear of it with their next heartbeat, and
@@ -80,10 +81,8 @@ def pause_command(name: str, reason: str) -> None:
     from batchwright.cli.exits import say
     from batchwright.cli.running import run_to_end
 
-    fact, known = run_to_end(close_lanes(options.load_settings({}), name, reason))
+    fact = run_to_end(close_lanes(options.load_settings({}), name, reason, force=force))
     say(f"{fact.name} is closed to all workers until `batchwright lanes resume {fact.name}`.")
-    if not known:
-        say(f"No vendor {fact.vendor} is in the settings here, and no worker sends to one now: is the name right?")
 
 
 @lanes_command.command(name="resume")

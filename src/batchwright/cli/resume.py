@@ -53,5 +53,5 @@ def resume_command(batch: str, **given: Any) -> int:
             say(f"{fact.name} is still closed to all workers: `batchwright lanes resume {fact.name}` opens it.")
         return 0
     display = open_display(settings.progress)
-    going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=settings.pace, display=display)
+    going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=settings.pace, display=display, opened=True)
     return finish(run_to_end(going_on, sends=True), as_json=given["as_json"])

@@ -77,5 +77,7 @@ def retry_command(batch: str, **given: Any) -> int:
         return 0
     # With -o and no row to send the file is written all the same: an earlier retry may have died before it could.
     display = open_display(settings.progress)
-    going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=settings.pace, display=display)
+    going_on = assemble.go_on(
+        settings, batch_id, delivery=delivery, pace=settings.pace, display=display, opened=bool(rows)
+    )
     return finish(run_to_end(going_on, sends=True), as_json=given["as_json"])

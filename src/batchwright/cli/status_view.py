@@ -9,6 +9,7 @@ from batchwright.cli import screen
 from batchwright.cli.table import Cell
 from batchwright.core import row_map
 from batchwright.core.batch_state import BatchState, PauseCause
+from batchwright.core.tenants import LOCAL_ACCOUNT
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
 from batchwright.runner.progress_text import elsewhere_texts
@@ -70,7 +71,7 @@ def status_facts(status: BatchStatus, command: Sequence[str] = ()) -> list[tuple
         ("possible_double_payments", screen.count_cell(tally.doubts)),
         ("created_at", screen.moment_cell(status.created_at_ms)),
         ("settled_at", screen.moment_cell(status.settled_at_ms)),
-        ("deadline_at", screen.moment_cell(status.deadline_ms)),
+        ("deadline_at", _deadline_cell(status)),
         ("worked_on_now", screen.text_cell("" if status.live is None else "yes" if status.live else "no")),
         ("goes_on_with", screen.text_cell(goes_on_with(status, command))),
     ]
@@ -86,6 +87,14 @@ def status_facts(status: BatchStatus, command: Sequence[str] = ()) -> list[tuple
         facts.append((name, screen.text_cell(pause.reason)))
     facts += [("waiting", screen.text_cell(text)) for text in elsewhere_texts(status)]
     return facts
+
+
+def _deadline_cell(status: BatchStatus) -> Cell:
+    """A batch that came over HTTP has one, whoever asked for it."""
+    cell = screen.moment_cell(status.deadline_ms)
+    if not status.deadline_ms or not (is_at_service(status) or status.tenant.account != LOCAL_ACCOUNT):
+        return cell
+    return cell._replace(shown=f"{cell.shown} (a service gives a batch 24 hours where nothing else is asked for)")
 
 
 _ONLY_IF_ANY = frozenset(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchwright.cli import options
+from batchwright.cli import amounts, options
 from batchwright.cli.table import Column
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ SUMS = (
     Column(heading="CACHED", leaves=4),
     Column(heading="TOKENS OUT", short="OUT", leaves=3),
     Column(heading="COST"),
+    Column(heading="SIMULATED", pipe_only=True),
 )
+SIMULATED = "simulated"
+"""What usage calls the vendor of answers that are made up: they are never summed with real ones."""
 
 
 @click.command(name="usage")
@@ -44,18 +47,19 @@ SUMS = (
 )
 @click.option(
     "--since",
-    type=click.DateTime(["%Y-%m-%d"]),
+    "since_day",
+    callback=amounts.read_day,
     metavar="DATE",
     help="Only answers of this UTC day and later, as 2026-03-01. [default: all]",
 )
 @options.there_options
 @options.json_option("One JSON object a line.")
-def usage_command(groups: str, since: Any, as_json: bool, **given: Any) -> None:
+def usage_command(groups: str, since_day: str, as_json: bool, **given: Any) -> None:
     """Sum up tokens and cost by day, vendor and model.
 
     Over all batches and single calls of this machine, of every account; with --service of the key's account there. A
-    cost with + (JSON: complete false) lacks answers that have no price or no usage. In a pipe: tab-separated lines
-    without headings.
+    cost with + (JSON: complete false) lacks answers that have no price or no usage. What the simulator made up has
+    lines of its own. In a pipe: tab-separated lines without headings, the last column says "simulated" of those.
 
     \b
     Examples:
@@ -66,15 +70,17 @@ def usage_command(groups: str, since: Any, as_json: bool, **given: Any) -> None:
     from batchwright.cli.running import with_batches
 
     names = _group_names(groups)
-    since_day = since.strftime("%Y-%m-%d") if since is not None else ""
     found = with_batches(options.load_settings(given), lambda batches: batches.usage(since_day=since_day))
     sums = sum_by(found, names)
     if as_json:
-        for values, total in sums:
-            screen.print_json(_json(names, values, total))
+        for values, simulated, total in sums:
+            screen.print_json(_json(names, values, total) | {"simulated": simulated})
         return
     keys = [Column(heading=name.upper(), cut_to=NARROWEST_KEYS.get(name, 0)) for name in names]
-    screen.print_rows((*keys, *SUMS), [[*_keys(names, values), *_cells(total)] for values, total in sums])
+    screen.print_rows(
+        (*keys, *SUMS),
+        [[*_keys(names, values), *_cells(total, simulated=simulated)] for values, simulated, total in sums],
+    )
 
 
 def _group_names(text: str) -> tuple[str, ...]:
@@ -85,14 +91,18 @@ def _group_names(text: str) -> tuple[str, ...]:
     return names
 
 
-def sum_by(found: list[tuple[UsageKey, UsageSum]], names: tuple[str, ...]) -> list[tuple[tuple[str, ...], UsageSum]]:
-    """Sums of usage under each combination of these fields, in order of their values."""
+def sum_by(
+    found: list[tuple[UsageKey, UsageSum]], names: tuple[str, ...]
+) -> list[tuple[tuple[str, ...], bool, UsageSum]]:
+    """Sums of usage under each combination of these fields, in order of their values: real answers apart from those of
+    the simulator (True)."""
     from batchwright.core.records import UsageSum
 
-    sums: dict[tuple[str, ...], UsageSum] = {}
+    sums: dict[tuple[tuple[str, ...], bool], UsageSum] = {}
     for key, used in found:
-        sums.setdefault(tuple(getattr(key, GROUPS[name]) for name in names), UsageSum()).add(used)
-    return sorted(sums.items())
+        values = tuple(getattr(key, GROUPS[name]) for name in names)
+        sums.setdefault((values, key.vendor == SIMULATED), UsageSum()).add(used)
+    return [(values, simulated, total) for (values, simulated), total in sorted(sums.items(), key=lambda one: one[0])]
 
 
 def _keys(names: tuple[str, ...], values: tuple[str, ...]) -> list[Cell]:
@@ -108,15 +118,17 @@ def _keys(names: tuple[str, ...], values: tuple[str, ...]) -> list[Cell]:
     ]
 
 
-def _cells(total: UsageSum) -> list[Any]:
+def _cells(total: UsageSum, *, simulated: bool) -> list[Any]:
     from batchwright.cli import screen
 
+    cost = screen.cost_cell(total.cost_picousd, complete=not total.unpriced and not total.no_usage)
     return [
         screen.count_cell(total.answers),
         screen.count_cell(total.prompt_tokens),
         screen.count_cell(total.cached_tokens),
         screen.count_cell(total.completion_tokens),
-        screen.cost_cell(total.cost_picousd, complete=not total.unpriced and not total.no_usage),
+        cost._replace(shown=f"{cost.shown} simulated") if simulated else cost,
+        screen.text_cell(SIMULATED if simulated else ""),
     ]
 
 

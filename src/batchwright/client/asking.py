@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TypeVar, assert_never
 
 from batchwright.client.calls import Call
-from batchwright.client.errors import BadReply, NoAnswer, RateLimited, ServiceError
+from batchwright.client.errors import BadReply, KeyRefused, NoAnswer, RateLimited, ServiceError
 from batchwright.client.replies import Reply, read_reply
 from batchwright.core.errors import UsageError
 from batchwright.core.keys import can_be_sent
@@ -51,21 +51,25 @@ class Asker:
         clock: Clock,
         chance: Chance,
         agent: str,
+        key_name: str = "",
         max_retries: int = MAX_RETRIES,
         report: Callable[[str], None] | None = None,
     ) -> None:
-        """`base_url` may end in /v1. `api_key` empty: none is sent. `report` hears of a
-        call that takes long because it is asked again, once a call. Raises UsageError for what cannot be sent."""
+        """`base_url` may end in /v1. `api_key` empty: none is sent. `key_name`: the variable it stands in, for people;
+        empty: none. `report` hears of a call that takes long because it is asked again, once a call. Raises UsageError
+        for what cannot be sent."""
         self.base_url = _VERSION.sub("", base_url.strip()).rstrip("/")
         self.clock = clock
         self.chance = chance
         self._http = http
         self._max_retries = max_retries
         self._report = report
+        self._key_name = key_name
         self._headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": agent}
         if api_key:
             if not can_be_sent(api_key):
-                raise UsageError("the service's key has blanks or characters that no header can carry")
+                of = f", {key_name}," if key_name else ""
+                raise UsageError(f"the service's key{of} has blanks or characters that no header can carry")
             self._headers["Authorization"] = f"Bearer {api_key.strip()}"
         try:
             http.target("GET", self.base_url, {})
@@ -139,7 +143,12 @@ class Asker:
 
     def _read(self, end: HttpEnd | None) -> Reply:
         if isinstance(end, HttpReply):
-            return read_reply(end, self.clock.now_ms())
+            try:
+                return read_reply(end, self.clock.now_ms())
+            except KeyRefused as refused:
+                if self._key_name:
+                    refused.args = (f"{self.base_url} does not take the key in {self._key_name}: {refused}",)
+                raise
         assert end is not None, "a flight that has ended says how"
         place = self.base_url
         match end.cause:

@@ -6,23 +6,30 @@ What a service does not know of a batch is said where it is asked for: the file 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+import shlex
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from typing import TypeVar
 
 from batchwright.client import calls
 from batchwright.client.asking import Asker
-from batchwright.client.errors import BadReply
+from batchwright.client.errors import BadReply, ServiceError, StateConflict
 from batchwright.client.row_views import status_of, usage_of, view_of
 from batchwright.client.sdk import AsyncBatches
+from batchwright.client.values import Batch
 from batchwright.core import row_map
 from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_state import BatchState
 from batchwright.core.errors import NoSuchBatch, UsageError, WrongState
 from batchwright.core.money import PICO
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
+from batchwright.core.service_keys import KEY_VARIABLES
 from batchwright.ports.batches import BatchStatus, RepriceResult, Rows, Selector, Submit, Submitted
 
+T = TypeVar("T")
 LOOK_S = 1.0
 """A status that is younger is not asked for again: a screen asks five times a second."""
 PAGE_BATCHES = 200
@@ -147,28 +154,31 @@ class ServiceBatches:
         return found
 
     async def retry(self, batch_id: str, selector: Selector, deadline_s: float = 0.0, *, gate: bool = True) -> int:
-        begun = await self._batches.retry(
+        begun = await self._told(
             batch_id,
-            kinds=sorted(kind.value for kind in selector.kinds),
-            flags=sorted(flag.value for flag in selector.flags),
-            batch_timeout=deadline_s or None,
-            gate=gate,
+            self._batches.retry(
+                batch_id,
+                kinds=sorted(kind.value for kind in selector.kinds),
+                flags=sorted(flag.value for flag in selector.flags),
+                batch_timeout=deadline_s or None,
+                gate=gate,
+            ),
         )
         self._seen.pop(batch_id, None)
         return begun.pending_count
 
     async def cancel(self, batch_id: str) -> BatchStatus:
-        return self._changed(status_of(await self._batches.cancel(batch_id), self._destination))
+        return await self._changed(batch_id, self._batches.cancel(batch_id))
 
     async def pause(self, batch_id: str, reason: str) -> BatchStatus:
-        return self._changed(status_of(await self._batches.pause(batch_id, reason=reason), self._destination))
+        return await self._changed(batch_id, self._batches.pause(batch_id, reason=reason))
 
     async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
         cap = None if max_cost_picousd < 0 else Decimal(max_cost_picousd) / PICO
-        return self._changed(status_of(await self._batches.resume(batch_id, max_cost_usd=cap), self._destination))
+        return await self._changed(batch_id, self._batches.resume(batch_id, max_cost_usd=cap))
 
     async def prioritise(self, batch_id: str, priority: int) -> BatchStatus:
-        return self._changed(status_of(await self._batches.prioritise(batch_id, priority), self._destination))
+        return await self._changed(batch_id, self._batches.prioritise(batch_id, priority))
 
     async def reprice(self, batch_id: str, *, every: bool = False) -> RepriceResult:
         raise UsageError("what a service's rows cost is the service's to say; its own machine can reprice them")
@@ -176,11 +186,11 @@ class ServiceBatches:
     async def check_delete(self, batch_id: str) -> None:
         status = await self.status(batch_id)
         if not status.terminal:
-            raise WrongState(f"{batch_id} has not ended ({status.state.value}); `cancel` with --service ends it")
+            raise WrongState(f"{batch_id} has not ended ({status.state.value}). {self._what_to_do(status)}")
 
     async def delete(self, batch_id: str) -> None:
         self._seen.pop(batch_id, None)
-        await self._batches.delete(batch_id)
+        await self._told(batch_id, self._batches.delete(batch_id))
 
     async def usage(self, *, since_day: str = "") -> list[tuple[UsageKey, UsageSum]]:
         """Of the last `MOST_DAYS` at most. Which account at its vendor a service used it keeps to itself."""
@@ -191,9 +201,33 @@ class ServiceBatches:
         lines = await self._asker.ask(calls.usage(days))
         return [usage_of(line) for line in lines if line.day >= since_day]
 
-    def _changed(self, status: BatchStatus) -> BatchStatus:
-        self._seen.pop(status.batch_id, None)
+    async def _changed(self, batch_id: str, change: Awaitable[Batch]) -> BatchStatus:
+        status = status_of(await self._told(batch_id, change), self._destination)
+        self._seen.pop(batch_id, None)
         return status
+
+    async def _told(self, batch_id: str, change: Awaitable[T]) -> T:
+        """A state that does not allow it is told with commands to give: what a service says is for programs."""
+        try:
+            return await change
+        except StateConflict as error:
+            self._seen.pop(batch_id, None)
+            with suppress(ServiceError):
+                error.args = (f"{error.message} {self._what_to_do(await self.status(batch_id))}",)
+            raise
+
+    def _what_to_do(self, status: BatchStatus) -> str:
+        def command(verb: str) -> str:
+            key_env = self._destination.key_env
+            named = [] if key_env in KEY_VARIABLES else ["--service-key-env", key_env]
+            service = ["--service", self._destination.base_url, *named]
+            return f"`{shlex.join(['batchwright', verb, status.batch_id, *service])}`"
+
+        if status.terminal:
+            return f"It has ended; {command('retry')} sends rows without success again."
+        if status.state is BatchState.PAUSED:
+            return f"It is paused; {command('resume')} goes on with it, {command('cancel')} ends it."
+        return f"It has not ended; {command('watch')} waits for its end, {command('cancel')} ends it."
 
     async def _many(self, limit: int, before: str, moments_ms: tuple[int, int] = (0, 0)) -> list[BatchStatus]:
         """`moments_ms`: created at the first or later, and before the second; 0: whenever."""

@@ -22,6 +22,7 @@ from batchwright.core.errors import StoreError
 CHUNK, BATCH_ID = ".chunk", ".batch"
 KEPT_MS = 7 * 86_400_000
 """A chunk that nobody has asked for by then never will be."""
+MAKING_TRIES = 10
 KEYS_KEPT_MS = 86_400_000
 """So long services keep idempotency keys."""
 
@@ -68,7 +69,7 @@ class ChunkJournal:
     def write(self, head: Head, body: bytes) -> None:
         """Returns once it is durable."""
         if not self._own.is_dir():
-            self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_own()
             _sync_folder(self._folder)
         self._put(f"{head.key}{CHUNK}", msgspec.json.encode(head) + b"\n" + body)
 
@@ -83,7 +84,7 @@ class ChunkJournal:
     def left_over(self, now_ms: int) -> list[LeftChunk]:
         """Those of processes that are gone; they are this one's from here on. Old ones are removed."""
         found = []
-        for folder in sorted(self._folder.iterdir()) if self._folder.is_dir() else []:
+        for folder in self._folders():
             if folder == self._own or not folder.is_dir():
                 continue
             lock = self._take_lock(_lock_name(self._folder, folder.name))
@@ -96,13 +97,14 @@ class ChunkJournal:
     def close(self) -> None:
         """Chunks that were not dropped stay for the next process."""
         with contextlib.suppress(OSError):
-            self._own.rmdir()  # which refuses where something is left in it
+            for folder in (self._own, self._folder, self._folder.parent):
+                folder.rmdir()  # which refuses where something is left in it
         if self._lock is not None:
             self._lock.release()
 
     def _adopt(self, folder: Path, now_ms: int) -> Iterator[LeftChunk]:
         """Moves a dead process's chunks here, the id before the chunk: a half of it found later still says all."""
-        self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_own()
         for path in sorted(folder.glob(f"*{CHUNK}")):
             named = path.with_suffix(BATCH_ID)
             line, _, body = path.read_bytes().partition(b"\n")
@@ -123,6 +125,19 @@ class ChunkJournal:
         for rest in folder.iterdir():
             rest.unlink()
         folder.rmdir()
+
+    def _folders(self) -> list[Path]:
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(self._folder.iterdir())
+        return []
+
+    def _make_own(self) -> None:
+        for _ in range(MAKING_TRIES):
+            # Between a folder and the one in it another process, which ends, may remove the empty one.
+            with contextlib.suppress(FileNotFoundError):
+                self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+                return
+        raise StoreError(f"{self._own} cannot be made: what it is in is removed each time. Give the command again.")
 
     def _put(self, name: str, data: bytes) -> None:
         path = self._own / name

@@ -48,6 +48,8 @@ class ServiceError(BatchwrightError):
         request_id: str = "",
     ) -> None:
         super().__init__(f"{message} {hint}".strip() if hint and hint not in message else message)
+        self.message = message
+        """Without what to do."""
         self.code = code
         """As the service calls it; empty where it named none."""
         self.http_status = http_status

@@ -91,10 +91,11 @@ def _judge_route(subject: str, name: str, directions: Directions) -> Checked:
     found = "leads to " + ", then ".join(f"{step.destination.vendor}/{step.model}" for step in route.steps)
     choices = routes.get(name, ())
     if len(choices) > len(route.steps):
-        left = len(choices) - len(route.steps)
+        usable = {(step.destination.vendor, step.model) for step in route.steps}
+        left = [f"{each.vendor}/{each.model}" for each in choices if (each.vendor, each.model) not in usable]
         return warned(
             subject,
-            f"{found}; {left} of its {len(choices)} choices cannot be used",
+            f"{found}; {len(left)} of its {len(choices)} choices cannot be used: {', '.join(left)}",
             "every choice to be usable",
             remedy="See what is said of its vendors",
         )

@@ -55,11 +55,12 @@ class GateVerdict(Enum):
 class Gate:
     """One batch's gate in one round, at one worker."""
 
-    __slots__ = ("_limit", "_seen", "_way", "sentence", "verdict")
+    __slots__ = ("_limit", "_seen", "_way", "_which", "sentence", "verdict")
 
-    def __init__(self, limit: int = GATE_ROWS) -> None:
-        """`limit`: how many equal failures shut it, 1 or more."""
+    def __init__(self, limit: int = GATE_ROWS, *, begun: bool = False) -> None:
+        """`limit`: how many equal failures shut it, 1 or more. `begun`: rows of the batch were sent before."""
         self._limit = limit
+        self._which = "next" if begun else "first"
         self._seen = 0
         self._way: tuple[FailureKind, str, str] | None = None
         self.verdict = GateVerdict.OPEN
@@ -83,7 +84,7 @@ class Gate:
         self._seen += 1
         if self._seen >= self._limit:
             self.verdict = GateVerdict.SHUT
-            self.sentence = _sentence(self._limit, way)
+            self.sentence = _sentence(f"{self._which} {self._limit}", way)
         return self.verdict
 
     def allowed_in_flight(self, total_rows: int) -> int:
@@ -96,8 +97,8 @@ class Gate:
         return self._limit - self._seen
 
 
-def _sentence(rows: int, way: tuple[FailureKind, str, str]) -> str:
+def _sentence(rows: str, way: tuple[FailureKind, str, str]) -> str:
     kind, code, param = way
     verb = "refused" if kind in REFUSALS else "failed"
     named = code if code and code != kind.value else kind.value
-    return f"first {rows} rows all {verb}: {named} {param}".rstrip()
+    return f"{rows} rows all {verb}: {named} {param}".rstrip()

@@ -48,7 +48,7 @@ class Floor:
             spec=spec,
             total=batch.facts.total,
             round=batch.round,
-            gate=Gate() if gated else None,
+            gate=Gate(begun=batch.tally.attempts > 0) if gated else None,
             tenant=batch.tenant,
         )
         context.deadline_ms = batch.deadline_ms

@@ -9,9 +9,11 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypedDict, TypeVar, Unpack
+from types import NoneType, UnionType
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, get_args, get_type_hints
 
-from batchwright.core.errors import BatchPaused, BatchwrightError, CallerError, InputRefused
+from batchwright.core.durations import shown
+from batchwright.core.errors import BatchPaused, BatchwrightError, CallerError, InputRefused, UsageError
 from batchwright.core.object_urls import ObjectURL, object_url
 from batchwright.fabric.own_process import fast_loop_factory
 from batchwright.library.results import Results
@@ -21,6 +23,15 @@ from batchwright.runner.request import Delivery
 from batchwright.settings import Settings
 
 T = TypeVar("T")
+_KIND_WORDS: dict[Any, str] = {
+    str: "a text",
+    Path: "a path",
+    bool: "True or False",
+    int: "a whole number",
+    Mapping[str, object]: "a mapping with names",
+    Mapping[str, str]: "a mapping of texts to texts",
+}
+"""What an option expects, in words; for every type that `Options` has beside the settings' own."""
 
 
 class RowsFailed(CallerError):
@@ -119,7 +130,8 @@ async def run_async(source: str | Path | Iterable[object], **options: Unpack[Opt
     from batchwright.runner.progress import open_display
     from batchwright.settings.endpoint_help import endpoint_help_text
 
-    given: dict[str, Any] = dict(options)
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    _check(given)
     service = None
     if given.get("service") is not None:
         service = settings.ServiceChoice(url=given["service"], key_env=given.get("service_key_env"))
@@ -153,13 +165,33 @@ async def run_async(source: str | Path | Iterable[object], **options: Unpack[Opt
     return results
 
 
-def _settings_of(given: Mapping[str, Any]) -> dict[str, object]:
-    """What is a setting, as it would be typed. An option that does not exist is a TypeError, as for any function."""
+def _check(given: Mapping[str, Any]) -> None:
+    """An option that does not exist is a TypeError, as for any function. Raises UsageError for a value of another type
+    than the option has; what is a setting is looked at where settings are read."""
     unknown = given.keys() - Options.__annotations__.keys()
     if unknown:
         raise TypeError(f"run() has no option {', '.join(sorted(unknown))}")
+    for name, hint in get_type_hints(Options).items():
+        if name not in given or name not in _OF_THE_RUN | _OURS:
+            continue
+        kinds = [kind for kind in get_args(hint) if kind is not NoneType] if isinstance(hint, UnionType) else [hint]
+        if not any(_is_a(given[name], kind) for kind in kinds):
+            words = " or ".join(_KIND_WORDS[kind] for kind in kinds)
+            raise UsageError(f"{name}: expected {words}, found {shown(given[name])}")
+
+
+def _is_a(value: object, kind: Any) -> bool:
+    if of := get_args(kind):
+        return isinstance(value, Mapping) and all(
+            isinstance(key, str) and (of[1] is object or isinstance(each, of[1])) for key, each in value.items()
+        )
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _settings_of(given: Mapping[str, Any]) -> dict[str, object]:
+    """What is a setting, as it would be typed."""
     kept = {name: value for name, value in given.items() if name not in _OF_THE_RUN | _OURS}
-    return {name: _typed(value) for name, value in kept.items() if value is not None}
+    return {name: _typed(value) for name, value in kept.items()}
 
 
 def _typed(value: object) -> object:

@@ -6,7 +6,9 @@ import shlex
 from collections.abc import Sequence
 from decimal import ROUND_UP, Decimal
 
+from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.batch_state import BatchState, PauseCause
+from batchwright.core.gate import GateRule
 from batchwright.core.money import PICO
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.request import Delivery
@@ -25,22 +27,50 @@ def again(command: Sequence[str]) -> str:
     return shlex.join(word for word in command if word != FRESH_FLAG)
 
 
-def going_on(batch_id: str, delivery: Delivery) -> str:
+def going_on(status: BatchStatus, delivery: Delivery) -> str:
     """What goes on with a batch that was left open: the same `run` again, after any other command a `resume`. That
     names the batch: `@last`, if that was typed, may be another one by then."""
-    return again(_going_on_words(batch_id, delivery))
+    return again(_going_on_words(status, delivery))
 
 
-def _going_on_words(batch_id: str, delivery: Delivery) -> Sequence[str]:
+def _going_on_words(status: BatchStatus, delivery: Delivery) -> Sequence[str]:
     """Empty for the library, which has no command."""
     if len(delivery.command) > 1 and delivery.command[1] != "run":
-        return _with_output("resume", batch_id, delivery)
-    return delivery.command
+        return _with_output("resume", status.batch_id, delivery)
+    return _as_submitted(delivery.command, status.spec)
+
+
+def _as_submitted(command: Sequence[str], spec: BatchSpec) -> list[str]:
+    """Without options that ask for something else than the batch was submitted with: it keeps that, and a command that
+    is told to go on with it is not to promise another thing."""
+    kept: list[str] = []
+    words = iter(command)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        takes_value = flag in ("--on-gate", "--on-uncertain", "--max-attempts", "--max-retries")
+        if takes_value and not equals:
+            value = next(words, "")
+        match flag:
+            case "--on-gate":
+                keeps = value == spec.gate.value
+            case "--on-uncertain":
+                keeps = value == spec.on_uncertain.value
+            case "--max-attempts":
+                keeps = value == str(spec.max_attempts)
+            case "--max-retries":
+                keeps = value == str(spec.max_attempts - 1)
+            case "--gate" | "--no-gate":
+                keeps = (flag == "--gate") == (spec.gate is not GateRule.OFF)
+            case _:
+                keeps = True
+        if keeps:
+            kept += [word, value] if takes_value and not equals else [word]
+    return kept
 
 
 def out_of_pause(status: BatchStatus, delivery: Delivery) -> str:
     """What goes on with a paused batch, by what paused it: a sentence that ends with the command."""
-    words = _going_on_words(status.batch_id, delivery)
+    words = _going_on_words(status, delivery)
     command = _beyond_pauses(status, words)
     if _is_paused_by(status, PauseCause.KEY_BUDGET):
         key_id = status.tenant.key_id

@@ -23,6 +23,8 @@ MAX_COMPARED_ROWS = 20_000
 """About half a second. Of a larger file this many from its beginning are compared, and the text says so."""
 MAX_SHOWN_OPTIONS = 5
 MAX_SHOWN_VALUE = 60
+WAY_BOUNDS = (MAX_SHOWN_VALUE, 300, 300)
+"""Of a model's name and two ways: these may be several choices, and what differs may stand at the end."""
 
 
 async def differences_texts(
@@ -57,7 +59,7 @@ def _way_text(source: Source, batch: BatchStatus, now: Directions, *, whole: boo
     found = first_difference(models if whole else islice(models, MAX_COMPARED_ROWS // CHUNK_ROWS), before, now)
     if found is None:
         return ""
-    model, to, was = (shown_text(text, MAX_SHOWN_VALUE) for text in found)
+    model, to, was = (shown_text(text, bound) for text, bound in zip(found, WAY_BOUNDS, strict=True))
     rows = f"rows of the model {model}" if model else "rows that name no model"
     return f"{rows} now go {to} (before: {was})"
 

@@ -20,6 +20,7 @@ from batchwright.runner.request import Pace
 from batchwright.runner.seams import HeldElsewhere, HeldLock, RunningWorkers, Seams, Snapshot
 from batchwright.runner.standing import is_at_service
 
+OWN, WATCHED = "this command", "while it was watched"
 REFRESH_S = 0.2
 """Between two looks at the store: the end is noticed within this, and a look costs well under a millisecond."""
 LOOKS_WITHOUT_WORKER = 10
@@ -42,12 +43,13 @@ class Driven:
     failure: NotNow | None = None
 
 
-async def drive(batch_id: str, pace: Pace, seams: Seams) -> Driven:
+async def drive(batch_id: str, pace: Pace, seams: Seams, *, opened: bool = False) -> Driven:
     """Works on the batch until it is terminal or paused, or until an interrupt. Raises what ended the workers, unless
-    it is a NotNow."""
+    it is a NotNow. `opened`: this very command has opened it again, so that one that has ended was done by others."""
     begun = await seams.batches.status(batch_id)
     if begun.terminal:
-        return Driven(status=begun, timing=NOTHING_DONE)
+        others = Timing(wall_s=0.0, rows_ended=0, part=OWN, by_others=True)
+        return Driven(status=begun, timing=others if opened else NOTHING_DONE)
     looking = _Looking(batch_id, begun, seams, working=True)
     try:
         running = await seams.workers.start(batch_id, pace)
@@ -94,7 +96,7 @@ class _Looking:
     def __init__(self, batch_id: str, begun: BatchStatus, seams: Seams, *, working: bool) -> None:
         self.batch_id, self.seams = batch_id, seams
         self._begun_ended = _ended(begun)
-        self._since = ("resumed" if working else "watched") if begun.tally.attempts else ""
+        self._part = (OWN if working else WATCHED) if begun.tally.attempts else ""
         self._meter = Meter(seams.clock.now_s(), self._begun_ended)
         self._last = begun
         self._away_since_s: float | None = None
@@ -139,7 +141,7 @@ class _Looking:
         timing = Timing(
             wall_s=self._meter.elapsed_s(self.seams.clock.now_s()),
             rows_ended=_ended(status) - self._begun_ended,
-            since=self._since,
+            part=self._part,
         )
         return Driven(status=status, timing=timing, interrupted=interrupted, failure=failure)
 

@@ -66,7 +66,7 @@ def left_open(driven: Driven, delivery: Delivery) -> RunOutcome:
         code = EXIT_PAUSED
         closing = (
             str(driven.failure),
-            f"Nothing is lost. When that is put right, this goes on: {commands.going_on(status.batch_id, delivery)}",
+            f"Nothing is lost. When that is put right, this goes on: {commands.going_on(status, delivery)}",
         )
     else:
         code, closing = EXIT_INTERRUPTED, _interrupted_texts(driven, delivery)
@@ -84,11 +84,11 @@ def _interrupted_texts(driven: Driven, delivery: Delivery) -> tuple[str, ...]:
             f"paid for. {count_text(done)} of {plural(driven.status.total, 'row')} are done.",
             f"This halts it: {commands.pause(batch_id, command)}",
             f"This ends it: {commands.cancel(batch_id, command)}",
-            f"This watches it and writes its answers: {commands.going_on(batch_id, delivery)}",
+            f"This watches it and writes its answers: {commands.going_on(driven.status, delivery)}",
         )
     return (
         f"Interrupted. Nothing is lost: {count_text(done)} of {plural(driven.status.total, 'row')} are done.",
-        f"This goes on: {commands.going_on(driven.status.batch_id, delivery)}",
+        f"This goes on: {commands.going_on(driven.status, delivery)}",
     )
 
 

@@ -43,13 +43,16 @@ class FailureGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How long this command worked on the batch. 0 rows: it found the batch ended."""
+    """How long this command worked on the batch. `NOTHING_DONE`: it found the batch ended."""
 
     wall_s: float
     rows_ended: int
     """Since this command began to work on it."""
-    since: str = ""
-    """What this command's time began with, if a part of the batch was done before it: `resumed` or `watched`."""
+    part: str = ""
+    """What figures of this command's own are called, where a part of the batch was done before it or is done by others:
+    `this command`, `while it was watched`. Empty: all of it is of this command."""
+    by_others: bool = False
+    """What this command opened had ended, at other workers, before it could begin to work on it."""
 
 
 NOTHING_DONE = Timing(wall_s=0.0, rows_ended=0)

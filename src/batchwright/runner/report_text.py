@@ -20,7 +20,7 @@ from batchwright.runner.figures import (
     rate_text,
     shown_text,
 )
-from batchwright.runner.report import NOTHING_DONE, FailureGroup, Report
+from batchwright.runner.report import NOTHING_DONE, FailureGroup, Report, Timing
 from batchwright.runner.standing import (
     cost_json,
     ends_without_success,
@@ -51,10 +51,8 @@ def first_line(report: Report) -> str:
     others = [*ends_without_success(counts), (_open_word(report.status.state), counts.open)]
     parts += [f"{count_text(number)} {name}" for name, number in others if number]
     text = f"{', '.join(parts)} of {count_text(report.status.total)}"
-    if report.timing.rows_ended:
-        text += f" in {duration_text(report.timing.wall_s)}" + (
-            f" since {report.timing.since}" if report.timing.since else ""
-        )
+    if report.timing.rows_ended and not report.timing.part:
+        text += f" in {duration_text(report.timing.wall_s)}"
     cost = _short_cost(report)
     if cost:
         text += f", {cost}"
@@ -129,27 +127,37 @@ def _fact_lines(report: Report) -> list[str]:
             f"{plural(report.may_have_been_sent, 'row')} of those cut off may have been sent, and billed by the vendor"
         )
     tokens = tally.prompt_tokens + tally.completion_tokens
+    in_all = " in all" if report.timing.part else ""
+    if report.timing.part:
+        lines.append(_own_part(report.timing))
     if tokens:
         cached = f" ({count_text(tally.cached_tokens)} cached)" if tally.cached_tokens else ""
-        lines.append(f"tokens: {count_text(tally.prompt_tokens)} in{cached}, {count_text(tally.completion_tokens)} out")
+        lines.append(
+            f"tokens{in_all}: {count_text(tally.prompt_tokens)} in{cached}, {count_text(tally.completion_tokens)} out"
+        )
     lines += _money_lines(report)
     if tally.attempts:
         # A row that was only reserved when its worker was killed may not have been sent, and is counted as if it was.
         most = "at most " if tally.doubts and report.workers_died is not False else ""
-        when = "sent earlier" if report.timing == NOTHING_DONE else "sent"
+        when = "sent earlier" if report.timing == NOTHING_DONE else f"sent{in_all}"
         text = f"{when}: {most}{plural(tally.attempts - tally.unreached, 'request')}"
-        if tally.unreached:
-            text += f", and {plural(tally.unreached, 'attempt')} that reached no vendor and used up none of a row's"
-        if tally.retries:
-            among = "of all these" if tally.unreached else "among them"
-            text += f", {most}{plural(tally.retries, 'retry', 'retries')} {among}"
-        if report.timing.rows_ended and report.timing.wall_s > 0:
+        if tally.retries and not tally.unreached:
+            text += f", {most}{plural(tally.retries, 'retry', 'retries')} among them"
+        if report.timing.rows_ended and report.timing.wall_s > 0 and not in_all:
             text += f"; {rate_text(report.timing.rows_ended / report.timing.wall_s)}"
         lines.append(text)
+        if tally.unreached:
+            # Which of the two sorts a retry was of is not counted.
+            missed = plural(tally.unreached, "attempt")
+            lines.append(f"not sent{in_all}: {missed} that reached no vendor; they use up none of a row's attempts")
+            if tally.retries:
+                lines.append(
+                    f"retries among these {plural(tally.attempts, 'attempt')}: {most}{count_text(tally.retries)}"
+                )
     if tally.doubts:
         lines.append(
             f"possible double payments: at most {count_text(tally.doubts)}: requests that ended without an answer and "
-            f"may have been paid for{_of_the_dead(report)}; a row that was not sent again is paid once"
+            f"may have been paid for{_of_the_dead(report)}; of rows that were then sent again, both may be"
         )
     if report.simulated:
         lines.append("simulated: no vendor was asked; answers, prices and costs are made up")
@@ -160,6 +168,16 @@ def _fact_lines(report: Report) -> list[str]:
         f"batch: {status.batch_id}, {state_text(status)}" + (f", round {status.round}" if status.round else "")
     )
     return lines
+
+
+def _own_part(timing: Timing) -> str:
+    """What of all that the report tells of was done while this command was at it."""
+    if timing.by_others:
+        return f"{timing.part}: other workers (`serve`, `work`) had sent what it opened before it could"
+    if not timing.rows_ended:
+        return f"{timing.part}: no row ended"
+    rate = f", {rate_text(timing.rows_ended / timing.wall_s)}" if timing.wall_s > 0 else ""
+    return f"{timing.part}: {plural(timing.rows_ended, 'row')} ended in {duration_text(timing.wall_s)}{rate}"
 
 
 def _of_the_dead(report: Report) -> str:
@@ -180,7 +198,8 @@ def _money_lines(report: Report) -> list[str]:
         unknown.append(f"{plural(report.rows_no_usage, unit)} without usage")
     if unknown or tally.cost_picousd:
         known = f"{money_text(tally.cost_picousd)} known" if tally.cost_picousd or unknown else "$0"
-        lines.append(f"cost: {', '.join([known, *unknown])}" if unknown else f"cost: {money_text(tally.cost_picousd)}")
+        told = ", ".join([known, *unknown]) if unknown else money_text(tally.cost_picousd)
+        lines.append(f"cost{' in all' if report.timing.part else ''}: {told}")
     if report.models_unpriced:
         names = [shown_text(name, 80) or "(none named)" for name in report.models_unpriced[:SHOWN_MODELS]]
         more = len(report.models_unpriced) - len(names)

@@ -66,14 +66,14 @@ async def run(request: RunRequest, seams: Seams, *, chance: Chance) -> RunOutcom
         return await _Run(request, source, seams).go(chance)
 
 
-async def go_on(batch_id: str, delivery: Delivery, pace: Pace, seams: Seams) -> RunOutcome:
+async def go_on(batch_id: str, delivery: Delivery, pace: Pace, seams: Seams, *, opened: bool = False) -> RunOutcome:
     """Works on a durable batch until it ends and delivers it: what a run does after its plan, and `retry` in its new
-    round. A batch whose output another run owes is only watched."""
+    round. A batch whose output another run owes is only watched. `opened`: it was opened again just now."""
     lock = seams.locks.take(batch_id)
     if isinstance(lock, HeldElsewhere):
         seams.display.say(f"{lock.holder} is running {batch_id}; watching it. It writes the output, this does not.")
         return await watch_along(batch_id, delivery, pace, seams)
-    return await _work(batch_id, _Task(delivery=delivery, pace=pace, lock=lock), seams)
+    return await _work(batch_id, _Task(delivery=delivery, pace=pace, lock=lock, opened=opened), seams)
 
 
 async def watch_along(batch_id: str, delivery: Delivery, pace: Pace, seams: Seams) -> RunOutcome:
@@ -109,11 +109,13 @@ class _Task:
     lock: HeldLock
     read: InputCount | None = None
     """What reading the input counted, where this command read it."""
+    opened: bool = False
+    """This command has opened the batch again."""
 
 
 async def _work(batch_id: str, task: _Task, seams: Seams) -> RunOutcome:
     try:
-        driven = await drive(batch_id, task.pace, seams)
+        driven = await drive(batch_id, task.pace, seams, opened=task.opened)
         if driven.status.terminal:
             delivered = await deliver(driven.status, task.delivery, driven.timing, seams, read=task.read)
             return with_word_of_export(delivered, task.delivery)

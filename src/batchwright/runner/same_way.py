@@ -8,8 +8,9 @@ destinations than there are now.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 
-from batchwright.core.routes import Directions, Ways, find_ways, lead_alike
+from batchwright.core.routes import Directions, Way, Ways, find_ways, lead_alike
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.source import Source
@@ -36,17 +37,44 @@ def going_the_same_way(
 
 
 def first_difference(models: Iterable[set[str]], before: Directions, now: Directions) -> tuple[str, str, str] | None:
-    """The first model whose rows go another way, that way, and the one before, as texts; None: all go the same way."""
+    """The first model whose rows go another way, and that way and the one before, of which what differs is told, as
+    texts; None: all go the same way."""
     for names in models:
         for name in sorted(names):
             was, is_now = find_ways(name, before), find_ways(name, now)
             if was != is_now:
-                return name, _to(is_now), _to(was)
+                return name, *_what_differs(is_now, was)
     return None
 
 
 def directions_of(batch: BatchStatus) -> Directions:
     return Directions(batch.spec.destinations, batch.spec.routes)
+
+
+def _what_differs(now: Ways | None, was: Ways | None) -> tuple[str, str]:
+    """Never the same text twice. Choices of a route are told by their numbers, those that are as they were left out."""
+    if now is None or was is None or (len(now.choices) == len(was.choices) == 1 and str(now) != str(was)):
+        return _to(now), _to(was)
+    pairs = list(zip_longest(now.choices, was.choices))
+    changed = [number for number, (one, other) in enumerate(pairs) if one != other]
+    is_route = len(pairs) > 1
+    weighted = any(one and other and one[0] == other[0] for one, other in (pairs[number] for number in changed))
+    texts = [
+        " and ".join(
+            _choice_text(pairs[number][side], number + 1 if is_route else 0, weighted=weighted) for number in changed
+        )
+        for side in (0, 1)
+    ]
+    return f"to {texts[0]}", f"to {texts[1]}"
+
+
+def _choice_text(choice: tuple[Way, int] | None, number: int, *, weighted: bool) -> str:
+    """`number`: which choice of its route it is; 0: it is the only one."""
+    if choice is None:
+        return f"no choice {number}"
+    way, weight = choice
+    text = f"{way.model} at {way}" + (f" with weight {weight}" if weighted else "")
+    return f"{text} as choice {number}" if number else text
 
 
 def _to(ways: Ways | None) -> str:

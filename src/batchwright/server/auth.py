@@ -46,7 +46,9 @@ class Doorkeeper:
             key = await asyncio.to_thread(self._keys.find_key, digest)
             if key is None:
                 self._known.pop(digest, None)
-                raise Fault("UNAUTHORIZED", "The key is not known here.", hint="`batchwright keys create` makes one.")
+                raise Fault(
+                    "UNAUTHORIZED", "The key is not known to this service.", hint="`batchwright keys create` makes one."
+                )
             if len(self._known) >= REMEMBERED_MAX:
                 self._known.clear()
             self._known[digest] = known = (now_s, key)

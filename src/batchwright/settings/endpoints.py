@@ -53,6 +53,12 @@ from batchwright.settings.table import KEY_VARIABLES, PREFIX
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_KEY = "OPENAI_API_KEY"
 EVERY_MODEL = ("*",)
+ABSENT = {
+    "openai": f"Set {OPENAI_KEY}, or give it a table of its own in your config.toml:\n"
+    f'    [vendors.openai]\n    base_url = "{OPENAI_URL}"\n    api_key_env = "{OPENAI_KEY}"',
+    "simulated": "Take it out of the route, or run with --simulate",
+}
+"""What to do about a built-in vendor that only a route names."""
 MODEL_FILE_VARIABLE = PREFIX + "MODEL_FILE"
 
 
@@ -186,11 +192,38 @@ def build(layers: Sequence[Layer], variables: Variables, user_file: Path) -> End
     if gguf is not None and gguf.source.origin is Origin.COMMAND_LINE and not from_command_line:
         return Endpoints(destinations=(local(gguf, EVERY_MODEL),), only=True)
     candidates = _unchosen(base, layers, rule=rule)
-    return Endpoints(
-        destinations=(*first, *(rule.destination(candidate) for candidate in candidates)),
-        remedies={problem: rule.remedy(candidate) for candidate in candidates if (problem := rule.problem(candidate))},
-        only=from_command_line,
+    here = (*first, *(rule.destination(candidate) for candidate in candidates))
+    remedies = {problem: rule.remedy(candidate) for candidate in candidates if (problem := rule.problem(candidate))}
+    if not from_command_line:
+        absent = _absent_choices(layers, here, why_no_openai=_why_no_openai(base, variables))
+        here, remedies = (*here, *absent), remedies | {each.unusable: ABSENT[each.vendor] for each in absent}
+    return Endpoints(destinations=here, remedies=remedies, only=from_command_line)
+
+
+def _absent_choices(
+    layers: Sequence[Layer], here: Sequence[Destination], *, why_no_openai: str
+) -> tuple[Destination, ...]:
+    """Built-in vendors that a route names and that get no rows now: unusable, so that what is said of the route is why,
+    and not that there is no such vendor. Only their own prefix leads to them: they are nobody's default."""
+    named = {step.vendor for layer in layers for entry in layer.routes.values() for step in entry.steps}
+    there = {each.vendor for each in here}
+    why = {
+        "openai": (OPENAI_URL, OPENAI_KEY, why_no_openai),
+        "simulated": ("", "", "the simulator takes rows only under --simulate, and then all of them"),
+    }
+    return tuple(
+        Destination(vendor=vendor, base_url=url, key_env=key_env, models=(f"{vendor}/*",), unusable=reason)
+        for vendor, (url, key_env, reason) in why.items()
+        if vendor in named and vendor not in there
     )
+
+
+def _why_no_openai(base: Sourced[str] | None, variables: Variables) -> str:
+    if variables.get(OPENAI_KEY) is None:
+        return f"its key is not set: {OPENAI_KEY} is neither in the environment nor in a .env"
+    if base is not None:
+        return f"{base.value} of {base.source} stands in the place of OpenAI's address"
+    return f"api_key_env names another variable than {OPENAI_KEY}"
 
 
 def _usable(destination: Destination) -> Destination:
@@ -317,6 +350,8 @@ def _chosen_vendor(
     entry = entries.get(chosen.value)
     if entry is None:
         known = ", ".join(sorted({*entries, *RESERVED_VENDORS}))
+        if chosen.value == "openai":
+            known += f". OpenAI gets rows without --vendor where {OPENAI_KEY} is set, or needs [vendors.openai]"
         raise UsageError(f"{chosen.source}: there is no vendor {chosen.value!r}; there are: {known}")
     url = entry.base_url
     if base is not None and base.source.origin is chosen.source.origin and base.source.name != "OPENAI_BASE_URL":

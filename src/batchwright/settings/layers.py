@@ -135,7 +135,7 @@ def _variable_layer(origin: Origin, texts: Mapping[str, str], file: str, folder:
     known = [variable_of(name) for name in SETTINGS]
     for name in texts:
         if name.startswith(PREFIX) and name not in known and name not in OTHER_VARIABLES:
-            raise UsageError(f"{place}{name} is no setting{_nearest(name, [*known, *OTHER_VARIABLES])}")
+            raise UsageError(f"{place}{name} is no setting{_nearest_variable(name, [*known, *OTHER_VARIABLES])}")
     found: dict[str, Sourced[object]] = {}
     for name, setting in SETTINGS.items():
         for variable in (variable_of(name), setting.fallback):
@@ -245,6 +245,14 @@ def _refuse_key(path: Path, key: str, where: str) -> None:
             f"{path}: {where}: a key does not belong into a settings file; put it into an environment variable "
             'and name that: api_key_env = "NAME"'
         )
+
+
+def _nearest_variable(name: str, known: Iterable[str]) -> str:
+    """What all of them begin with says nothing of which one was meant."""
+    close = get_close_matches(name.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in known], n=1)
+    if close:
+        return f"; did you mean {PREFIX}{close[0]}?"
+    return f"; a setting's variable is {PREFIX} and its name, and README.md lists all settings"
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

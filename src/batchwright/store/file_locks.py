@@ -104,7 +104,8 @@ class FileLocks:
         return HeldLock(path, descriptor)
 
     def is_free(self, name: str) -> bool:
-        """True: nobody holds it, so whoever was named by it has ended. Never waits, and does not keep it.
+        """True: nobody holds it, so whoever was named by it has ended. Never waits, and does not keep it; the file that
+        a killed holder has left is removed.
 
         Raises StoreError where that cannot be told."""
         try:
@@ -114,7 +115,13 @@ class FileLocks:
         except OSError as error:
             raise _no_lock(self._path(name), "looked at", error) from error
         try:
-            return _lock(descriptor)
+            if not _lock(descriptor):
+                return False
+            if _is_still(self._path(name), descriptor):
+                # As in `release`: whoever has opened it meanwhile finds that it is no more. (Windows keeps it.)
+                with suppress(OSError):
+                    self._path(name).unlink()
+            return True
         finally:
             os.close(descriptor)
 

@@ -34,16 +34,22 @@ FAILS: dict[FailureKind, tuple[str, str]] = {
 }
 """(expected, what to do) of kinds that fail every row alike."""
 ASK = "--ask sends one request of 1 token for each model that is named, which costs little and tells for certain"
+ASKED = "See what is said of its models: they were asked, and none has answered"
+ASK_NONE = (
+    "Name a model for --ask to ask (-m, a route, or the vendor's `models`): the settings name none of this vendor"
+)
 
 
-def judge_listing(place: Destination, listing: Listing, *, answers: bool) -> Checked:
+def judge_listing(place: Destination, listing: Listing, *, answers: bool, ask: str = ASK) -> Checked:
     """Whether the vendor can be reached and takes the key. `answers`: a request was answered there just now, which
-    counts for more than what this path says."""
+    counts for more than what this path says. `ask`: what a person can do to know more."""
     subject, answer = f"vendor {place.vendor}", listing.answer
     key = f"the key in {place.key_env} was not refused" if place.key_env else "no key is sent"
     url = f"{place.base_url} ({key})"
     if listing.models is not None and not listing.models:
-        return warned(subject, f"{url} lists no model", "a list of models, which shows what it serves", remedy=ASK)
+        if answers:
+            return passed(subject, f"{url} answers; it lists no model")
+        return warned(subject, f"{url} lists no model", "a list of models, which shows what it serves", remedy=ask)
     if listing.models is not None:
         return passed(subject, f"{url} lists {len(listing.models):,} models")
     said = answer.message or f"HTTP {answer.http_status}"
@@ -55,7 +61,7 @@ def judge_listing(place: Destination, listing: Listing, *, answers: bool) -> Che
         found = f"{place.base_url} does not list its models: {said}"
     if answers:
         return passed(subject, f"{url} answers; {found}")
-    return warned(subject, found, "a list of models, which shows that the key is taken", remedy=ASK)
+    return warned(subject, found, "a list of models, which shows that the key is taken", remedy=ask)
 
 
 def judge_path(place: Destination, meant: str) -> Checked:
