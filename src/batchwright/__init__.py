@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         StateConflict,
     )
     from batchwright.client.values import (
+        AccountShare,
         Batch,
         BatchPage,
         PauseFact,
@@ -95,12 +96,14 @@ _HOMES = {
     "Usage": "library.result",
     "UsageError": "core.errors",
     "PauseFact": "client.values",
+    "AccountShare": "client.values",
     "WaitingLane": "client.values",
     "run": "library.run",
     "run_async": "library.run",
 }
 
 __all__ = [
+    "AccountShare",
     "AsyncClient",
     "BadReply",
     "BadRequest",

@@ -18,6 +18,7 @@ from batchwright.core.errors import UsageError
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.core.tenants import Tenant
+from batchwright.ports.stored import Share
 from support.batch_samples import ok, status_of
 from support.cli_machine import Invoke, Machine
 
@@ -41,6 +42,26 @@ def test_list_is_newest_first_and_plain_in_a_pipe(mixed: Machine, invoke: Invoke
     assert result.stderr == ""
     only = [json.loads(line) for line in invoke("list", "--json", "--limit", "1").stdout.splitlines()]
     assert [one["batch_id"] for one in only] == [SECOND]
+
+
+def test_a_priority_and_a_share_are_shown_where_there_is_one(
+    mixed: Machine, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = dict(line.split("\t") for line in invoke("status", "aa").stdout.splitlines())
+    assert not {"priority", "account_weight", "account_in_flight"} & facts.keys()
+    assert [line.split("\t")[-1] for line in invoke("list").stdout.splitlines()] == ["0", "0"]
+    mixed.batches[FIRST].share = Share(account="local", weight=50, in_flight=4)
+    assert invoke("priority", "aa", "-3").exit_code == 0
+    facts = dict(line.split("\t") for line in invoke("status", "aa").stdout.splitlines())
+    assert (facts["priority"], facts["account_weight"], facts["account_in_flight"]) == ("-3", "0.5", "4")
+    read = json.loads(invoke("status", "aa", "--json").stdout)
+    assert (read["priority"], read["share"]) == (-3, {"weight": 0.5, "in_flight": 4})
+    assert [line.split("\t")[-1] for line in invoke("list").stdout.splitlines()] == ["0", "-3"]
+    monkeypatch.setattr(screen, "is_table", lambda: True)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "PRIORITY" in invoke("list").stdout
+    invoke("priority", "aa", "0")
+    assert "PRIORITY" not in invoke("list").stdout
 
 
 def test_an_empty_list_says_so_on_stderr(machine: Machine, invoke: Invoke) -> None:
@@ -147,14 +168,14 @@ def test_priority(mixed: Machine, invoke: Invoke, priority: str) -> None:
     result = invoke("priority", FIRST, priority)
     assert result.exit_code == 0
     assert result.stderr == f"{FIRST}: priority {priority}.\n"
-    assert mixed.priorities == {FIRST: int(priority)}
+    assert mixed.batches[FIRST].priority == int(priority)
 
 
 @pytest.mark.parametrize(("given", "said"), [("101", "-100<=x<=100"), ("high", "not a valid integer")])
 def test_a_priority_out_of_bounds_is_refused(mixed: Machine, invoke: Invoke, given: str, said: str) -> None:
     result = invoke("priority", FIRST, given)
     assert (result.exit_code, said in result.stderr) == (2, True)
-    assert mixed.priorities == {}
+    assert not any(batch.priority for batch in mixed.batches.values())
 
 
 def test_cancel(mixed: Machine, invoke: Invoke) -> None:

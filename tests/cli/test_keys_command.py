@@ -74,6 +74,26 @@ def test_an_accounts_share_is_set_shown_and_taken_back(invoke: Invoke) -> None:
     assert invoke("keys", "share", "bob", "--in-flight", "0").stderr == "bob: weight 1, no bound.\n"
 
 
+def test_keys_are_listed_with_their_accounts_share(
+    made: list[str], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = (line.split("\t") for line in invoke("keys", "list").stdout.splitlines())
+    assert one[10:] == ["", ""]
+    invoke("keys", "share", "bob", "--weight", "2.5", "--in-flight", "8")
+    invoke("keys", "share", "nobody", "--weight", "3")
+    shown = invoke("keys", "list")
+    one, two = (line.split("\t") for line in shown.stdout.splitlines())
+    assert (one[10:], two[10:]) == (["2.5", "8"], ["", ""])
+    assert shown.stderr == "An account without a key, nobody: weight 3, no bound.\n"
+    first, second = (json.loads(line) for line in invoke("keys", "list", "--json").stdout.splitlines())
+    assert (first["share"], second["share"]) == ({"weight": 2.5, "in_flight": 8}, {"weight": 1, "in_flight": None})
+    monkeypatch.setattr(screen, "is_table", lambda: True)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "AT ONCE" in invoke("keys", "list").stdout
+    invoke("keys", "share", "bob", "--weight", "1", "--in-flight", "0")
+    assert "AT ONCE" not in invoke("keys", "list").stdout, "nobody has any"
+
+
 @pytest.mark.parametrize("options", [("--weight", "0"), ("--weight", "101"), ("--in-flight", "-1")])
 def test_a_share_out_of_bounds_is_refused(invoke: Invoke, options: tuple[str, str]) -> None:
     result = invoke("keys", "share", "bob", *options)

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from batchwright.core.batch_spec import Destination, RouteStep
 from batchwright.core.batch_state import PauseCause
-from batchwright.core.lane_wait import WaitCause
+from batchwright.core.lane_wait import LaneWait, WaitCause
 from batchwright.core.quarantine import Quarantine
 from batchwright.core.records import InputRow, SegmentInput
+from batchwright.core.worker_id import WorkerId
 from batchwright.ports.store import Store
 from batchwright.store.open import open_store
 from batchwright.wire import frames
 from support.fleet import EPOCH_MS, Fleet, MinuteVendor, run_fleet, until
-from support.store_drive import new_segment, spec, submit
+from support.store_drive import LANE, new_segment, spec, submit
 
+NAME = f"{LANE}#00000000"
 HEARD_S = 6.0
 """A heartbeat, and a turn of the worker."""
 OPENAI = Quarantine(vendor="openai", model="", reason="their bills are wrong", since_ms=EPOCH_MS)
@@ -113,6 +116,48 @@ def test_rows_of_a_route_go_to_its_next_lane(store: Store) -> None:
     run_fleet(scene, store, vendor)
     assert vendor.by_name["first"] < 200
     assert vendor.by_name.total() == 500
+
+
+def test_what_people_ask_is_heard_before_the_next_heartbeat(tmp_path: Path) -> None:
+    vendor = MinuteVendor(per_minute=60_000, latency_s=1.0)
+    path = tmp_path / "batchwright.sqlite"
+    store, elsewhere = open_store(path), open_store(path)
+    submit(store, "batch_a", [new_segment(number, 500) for number in range(8)])
+
+    async def scene(fleet: Fleet) -> None:
+        loop = asyncio.get_running_loop()
+        for name in ("busy", "idle"):
+            fleet.start(name)
+            fleet.seats[name].worker.settings = replace(fleet.seats[name].worker.settings, heartbeat_s=600.0)
+        busy, idle = (fleet.seats[name].worker for name in ("busy", "idle"))
+        idle.claims = False
+        await until(lambda: busy.sender.in_flight > 0, at_most_s=5.0)
+        began_s = loop.time()
+        elsewhere.set_quarantine(OPENAI)
+        await until(lambda: busy.floor.quarantines == idle.floor.quarantines == (OPENAI,), at_most_s=3.0)
+        elsewhere.lift_quarantine("openai", "")
+        await until(lambda: busy.floor.quarantines == idle.floor.quarantines == (), at_most_s=3.0)
+        for worker in (busy, idle):
+            assert elsewhere.drain_worker(worker.identity)
+        await until(lambda: busy.drained and idle.drained, at_most_s=3.0)
+        assert loop.time() - began_s < 10.0
+
+    run_fleet(scene, store, vendor)
+    elsewhere.close()
+    store.close()
+
+
+def test_a_lane_that_was_opened_is_named_no_more_though_its_workers_say_so(store: Store) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+    who = WorkerId("w", "1")
+    store.register_worker(who, host="here", pid=7, now_ms=EPOCH_MS)
+    told = [LaneWait(NAME, cause, "", EPOCH_MS, 0) for cause in (WaitCause.QUARANTINED, WaitCause.OUTAGE)]
+    store.heartbeat(who, EPOCH_MS, waits=told)
+    store.set_quarantine(OPENAI)
+    assert [wait.cause for wait in store.get_batch("batch_a").waits] == [WaitCause.QUARANTINED, WaitCause.OUTAGE]
+    assert store.lift_quarantine("openai", "")
+    assert [wait.cause for wait in store.get_batch("batch_a").waits] == [WaitCause.OUTAGE]
+    store.end_worker(who)
 
 
 def test_a_drained_worker_lets_its_rows_come_back_and_ends_while_others_go_on(store: Store) -> None:

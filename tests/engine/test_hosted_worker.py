@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from batchwright.core.errors import StoreError, WorkerGone
+from batchwright.core.worker_id import WorkerId
 from batchwright.fabric.in_process import Hosted, LoopWorker
 from batchwright.ports.observer import WorkerView
 
@@ -17,8 +18,10 @@ class Scripted:
     """Ends as it is told to by `fate`."""
 
     drained = False
+    identity = WorkerId("here-7", "1")
 
-    def __init__(self) -> None:
+    def __init__(self, standing_by: bool) -> None:
+        self.standing_by = standing_by
         self.fate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.limits: list[Mapping[str, Any]] = []
         self.running = asyncio.Event()
@@ -37,25 +40,27 @@ class Scripted:
         pass
 
     def view(self) -> WorkerView:
-        return WorkerView(in_flight=0, answered=0, retries_waiting=0, lanes=(), note="")
+        return WorkerView(in_flight=0, answered=0, retries_waiting=0, lanes=(), note="", drained=self.standing_by)
 
     def reload(self, vendor_limits: Mapping[str, Any]) -> None:
         self.limits.append(vendor_limits)
 
 
 class House:
-    def __init__(self) -> None:
+    def __init__(self, *, stays: bool = False) -> None:
         self.made: list[Scripted] = []
         self.let_go: list[Scripted] = []
         self.said: list[str] = []
-        self.second_made = asyncio.Event()
-        self.hosted = LoopWorker(self.make, say=self.said.append)
+        self.second_made, self.third_made = asyncio.Event(), asyncio.Event()
+        self.hosted = LoopWorker(self.make, say=self.said.append, stays=stays)
 
-    def make(self) -> Hosted:
-        worker = Scripted()
+    def make(self, standing_by: bool) -> Hosted:
+        worker = Scripted(standing_by)
         self.made.append(worker)
         if len(self.made) == 2:
             self.second_made.set()
+        if len(self.made) == 3:
+            self.third_made.set()
         return Hosted(worker, lambda: self.let_go.append(worker))
 
 
@@ -102,6 +107,30 @@ def test_any_other_failure_goes_up() -> None:
         with pytest.raises(StoreError, match="disk is full"):
             await house.hosted.wait()
         assert house.let_go == house.made
+
+    asyncio.run(lives())
+
+
+def test_one_that_was_drained_stands_by_where_it_would_only_be_begun_again() -> None:
+    async def lives() -> None:
+        house = House(stays=True)
+        await house.made[0].running.wait()
+        house.made[0].drained = True
+        house.made[0].fate.set_result(None)
+        await house.second_made.wait()
+        assert [worker.standing_by for worker in house.made] == [False, True]
+        (said,) = house.said
+        assert said.endswith("It stands by until `batchwright workers resume here-7`.")
+        await house.made[1].running.wait()
+        house.made[1].fate.set_exception(WorkerGone("taken for dead"))  # as of a machine that slept
+        await house.third_made.wait()
+        assert house.made[2].standing_by, "its drain lasts"
+        await house.made[2].running.wait()
+        await house.hosted.stop(grace=True)
+        with pytest.raises(WorkerGone):
+            await house.hosted.wait()
+        assert house.let_go == house.made
+        assert len(house.made) == 3
 
     asyncio.run(lives())
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from batchwright.assemble.client import ServiceAddress, open_service
+from batchwright.assemble.keys import share as set_share
 from batchwright.assemble.machine import open_machine
 from batchwright.client.batches import ServiceBatches
 from batchwright.core import row_map
@@ -136,6 +137,22 @@ def test_a_batch_from_submit_to_its_rows(sit: Exam) -> None:
         assert views[1].byte == row_map.KIND_BYTES[FailureKind.INVALID_REQUEST]
         assert all(view.record is not None and view.record.attempts == 1 for view in views)
         assert sum(view.record.cost_picousd for view in views if view.record is not None) == status.tally.cost_picousd
+
+    sit(work)
+
+
+def test_a_status_has_the_batches_priority_and_its_accounts_share(sit: Exam, vendor: ScriptedVendor) -> None:
+    vendor.set(hold=True)
+
+    async def work(at: Candidate) -> None:
+        batch_id = await at.submit("a0")
+        status = await at.batches.status(batch_id)
+        assert (status.priority, status.share.weight, status.share.in_flight) == (0, 100, 0)
+        assert (await at.batches.prioritise(batch_id, -7)).priority == -7
+        await set_share(at.service.settings, status.tenant.account or "local", weight=250, in_flight=8)
+        (status,) = await at.batches.find()
+        vendor.release()
+        assert (status.priority, status.share.weight, status.share.in_flight) == (-7, 250, 8)
 
     sit(work)
 

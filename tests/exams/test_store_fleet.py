@@ -103,6 +103,22 @@ def test_a_worker_that_is_drained_hears_it_with_its_heartbeat(store: Store) -> N
     assert not heard.draining, "another incarnation was not asked to end"
 
 
+def test_a_worker_that_stands_by_stays_drained_until_its_drain_is_ended(store: Store) -> None:
+    identity = WorkerId("w", "1")
+    store.register_worker(identity, host="here", pid=7, now_ms=1_000, state=WorkerState(claims=False, drained=True))
+    (row,) = store.live_workers()
+    assert (row.draining, row.state.drained, row.state.claims) == (True, True, False), "before its first heartbeat"
+    heard = store.wishes(identity)
+    assert heard is not None
+    assert heard.draining
+    assert store.end_drain(identity)
+    told = store.wishes(identity), store.heartbeat(identity, 2_000)
+    assert [heard is not None and heard.draining for heard in told] == [False, False]
+    store.end_worker(identity)
+    assert not store.end_drain(identity)
+    assert store.wishes(identity) is None
+
+
 def test_quarantines_are_heard_by_every_worker_until_they_are_lifted(store: Store) -> None:
     worker = Worker(store)
     whole = Quarantine(vendor="openai", model="", reason="they call back", since_ms=1_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -39,6 +40,11 @@ class Place:
 
     def reaches(self, started: Started, hits: int) -> None:
         started.until(self.vendor, lambda vendor: len(vendor.hits) >= hits)
+
+    def shown(self) -> dict[str, dict[str, object]]:
+        """What `workers` says, by name."""
+        rows = [json.loads(line) for line in self.command("workers", "--json").out.splitlines()]
+        return {str(row["name"]): row for row in rows}
 
     def workers(self, started: Started) -> list[int]:
         return [pid for pid, line in children_of(started.process.pid).items() if WORKER in line]
@@ -110,8 +116,41 @@ def twice_is_now(folder: Path, url: str) -> None:
         holds(place.command, place.store, 200)
 
 
+def drained_stays_so(folder: Path, url: str) -> None:
+    with ScriptedVendor() as vendor:
+        place = Place(folder, vendor, url)
+        vendor.set(hold=True)
+        seen = len(vendor.hits)
+        started = place.work()
+        place.reaches(started, seen + 2)
+        processes = place.workers(started)
+        names = {row["pid"]: row["name"] for row in place.shown().values()}
+        leaving, staying = (str(names[pid]) for pid in processes)
+        assert place.command("workers", "drain", leaving).code == 0
+        vendor.set(hold=False)
+        vendor.release()
+        started.wait_for(f"It stands by until `batchwright workers resume {leaving}`.")
+        started.wait_for("has ended: 600 ok")
+        assert (place.shown()[leaving]["state"], place.shown()[staying]["state"]) == ("drained", "working")
+        assert "workers resume" in str(place.shown()[leaving]["note"])
+        assert place.workers(started) == processes
+        refused = place.command("workers", "resume", staying)
+        assert (refused.code, "only a worker that" in refused.err) == (2, True)
+        assert "is drained already" in place.command("workers", "drain", leaving, "--wait").err
+        assert place.command("workers", "resume", leaving).code == 0
+        started.wait_for("The drain of this worker has ended: it works again.")
+        assert place.command("workers", "drain", staying).code == 0
+        started.wait_for(f"It stands by until `batchwright workers resume {staying}`.")
+        leave_batch(place.command, vendor, 100)
+        started.wait_for("has ended: 100 ok")
+        started.process.send_signal(signal.SIGTERM)
+        assert started.end().code == 0
+        wait_for_end(processes)
+
+
 SCENES: dict[tuple[str, str], Callable[[Path, str], None]] = {
     ("until idle", "postgres"): until_idle,
+    ("drain", "sqlite"): drained_stays_so,
     ("child", "sqlite"): child_is_killed,
     ("child", "postgres"): child_is_killed,
     ("parent", "sqlite"): parent_is_killed,

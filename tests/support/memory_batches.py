@@ -19,6 +19,7 @@ from batchwright.core.records import InputRow, Record, Tally, UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.core.tenants import LOCAL
 from batchwright.ports.batches import BatchStatus, KnownCost, RepriceResult, Rows, Selector, Submit, Submitted
+from batchwright.ports.stored import EVERYBODYS, Share
 
 SEGMENT_ROWS = 3
 
@@ -39,6 +40,8 @@ class MemoryBatch:
     held_by_others: bool = False
     round: int = 0
     deadline_ms: int = 0
+    priority: int = 0
+    share: Share = EVERYBODYS
 
     def end(self, row: int, record: Record) -> None:
         """A row's outcome, as a checkpoint writes it."""
@@ -98,13 +101,14 @@ class MemoryBatch:
             pauses=tuple(self.pauses),
             budget_taken_picousd=0,
             live=self.live or self.held_by_others,
+            priority=self.priority,
+            share=self.share,
         )
 
 
 class MemoryBatches:
     def __init__(self) -> None:
         self.batches: dict[str, MemoryBatch] = {}
-        self.priorities: dict[str, int] = {}
         self.in_use: set[str] = set()
         """Ids of batches that another process holds."""
 
@@ -232,7 +236,7 @@ class MemoryBatches:
         return batch.status()
 
     async def prioritise(self, batch_id: str, priority: int) -> BatchStatus:
-        self.priorities[batch_id] = priority
+        self._batch(batch_id).priority = priority
         return await self.status(batch_id)
 
     async def reprice(self, batch_id: str, *, every: bool = False) -> RepriceResult:

@@ -30,13 +30,17 @@ async def drain_workers(
         store = machine.store
         live = store.live_workers()
         chosen = list({row.worker: row for row in (_named(live, name) for name in names)}.values())
+        left = set()
         for row in chosen:
+            if row.state.drained and row.draining:
+                say(f"{row.worker.name} is drained already.")
+                continue
+            left.add(row.worker)
             store.drain_worker(row.worker)
             say(
-                f"{row.worker.name} is asked to end: it hears of it with its next heartbeat, lets what is out come "
+                f"{row.worker.name} is asked to end: it hears of it within seconds, lets what is out come "
                 f"back and gives the rest to the others."
             )
-        left = {row.worker for row in chosen}
         while wait and left:
             await machine.clock.sleep(WAIT_LOOK_S)
             machine.sweeper.bury_dead(machine.clock.now_ms())
@@ -44,6 +48,22 @@ async def drain_workers(
             for worker in left - alive:
                 say(f"{worker.name} has ended.")
             left &= alive
+        return chosen
+
+
+async def end_drains(settings: Settings, names: Sequence[str]) -> list[WorkerRow]:
+    """Lets workers that stand by since they were drained work again, all or none. Raises UsageError."""
+    async with open_machine(settings) as machine:
+        live = machine.store.live_workers()
+        chosen = list({row.worker: row for row in (_named(live, name) for name in names)}.values())
+        for row in chosen:
+            if not row.state.drained:
+                how = "is on its way to its end, which cannot be taken back" if row.draining else "works"
+                raise UsageError(
+                    f"{row.worker.name} {how}: only a worker that `batchwright workers` calls drained can be resumed"
+                )
+        for row in chosen:
+            machine.store.end_drain(row.worker)
         return chosen
 
 

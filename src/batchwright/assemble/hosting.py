@@ -31,7 +31,7 @@ class WorkerOrder:
         settings = self.settings.thaw()
         async with open_machine(settings) as machine, swept(machine, say) if self.sweeps else nullcontext():
             machine.find_price.load()
-            async with working(machine, say) as worker:
+            async with working(machine, say, stays=True) as worker:
                 yield worker
 
     @contextmanager
@@ -44,11 +44,16 @@ class WorkerOrder:
 
 
 @asynccontextmanager
-async def working(machine: Machine, say: Say, *, until_idle: bool = False) -> AsyncIterator[LoopWorker]:
-    """A worker on all batches, on this loop, with vendors of its own; stopped at the end if it still runs."""
+async def working(
+    machine: Machine, say: Say, *, until_idle: bool = False, stays: bool = False
+) -> AsyncIterator[LoopWorker]:
+    """A worker on all batches, on this loop, with vendors of its own; stopped at the end if it still runs. `stays`:
+    somebody watches who would begin it again, so that one that was drained stands by instead."""
     settings = machine.settings
     async with tracing(settings, say) as trace, open_vendors(settings, machine.clock, say=say) as vendors:
-        worker = start_worker(machine, vendors, say=say, asked=LaneLimits(), until_idle=until_idle, trace=trace)
+        worker = start_worker(
+            machine, vendors, say=say, asked=LaneLimits(), until_idle=until_idle, stays=stays, trace=trace
+        )
         try:
             yield worker
         finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from batchwright.assemble.machine import Machine, open_machine
 from batchwright.core.errors import UsageError
 from batchwright.core.tenants import SHOWN_CHARS
@@ -24,14 +26,32 @@ async def create_key(settings: Settings, wish: KeyWish) -> tuple[str, ApiKey, li
         return *new_key(machine, wish), twins
 
 
-async def list_keys(settings: Settings) -> list[tuple[ApiKey, int]]:
-    """Of every account, oldest first, each with what was spent under it, in 1e-12 USD."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedKey:
+    key: ApiKey
+    spent_picousd: int
+    share: Share
+    """Its account's."""
+
+
+async def list_keys(settings: Settings) -> tuple[list[ListedKey], list[Share]]:
+    """Of every account, oldest first; and the shares of accounts that have no key."""
     async with open_machine(settings) as machine:
+        shares = {share.account: share for share in machine.store.shares()}
         keys = machine.store.list_keys()
         spent: dict[str, int] = {}
         for account in {key.account for key in keys}:
             spent |= machine.store.key_spending(account)
-        return [(key, spent.get(key.key_id, 0)) for key in keys]
+        listed = [
+            ListedKey(
+                key=key,
+                spent_picousd=spent.get(key.key_id, 0),
+                share=shares.get(key.account, Share(account=key.account)),
+            )
+            for key in keys
+        ]
+        with_keys = {key.account for key in keys}
+        return listed, [share for share in shares.values() if share.account not in with_keys]
 
 
 async def revoke_key(settings: Settings, text: str) -> ApiKey:

@@ -126,9 +126,16 @@ async def serve_until(
         offers = Offers(settings.destinations, settings.model, settings.routes, has_local=local)
         calls = _CallsOfWorker()
 
-        def build() -> Worker:
+        def build(standing_by: bool) -> Worker:
             worker = build_worker(
-                machine, vendors, say=log.say, asked=LaneLimits(), claims=request.works, figures=figures, trace=trace
+                machine,
+                vendors,
+                say=log.say,
+                asked=LaneLimits(),
+                claims=request.works,
+                standing_by=standing_by,
+                figures=figures,
+                trace=trace,
             )
             calls.present = SingleCalls(worker, lambda: (offers.destinations, offers.model, offers.routes))
             return worker

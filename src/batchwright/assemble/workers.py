@@ -43,28 +43,40 @@ def start_worker(
     asked: LaneLimits,
     only_batch: str = "",
     until_idle: bool = False,
+    stays: bool = False,
     trace: Trace | None = None,
 ) -> LoopWorker:
-    """A worker on this loop."""
+    """A worker on this loop; `stays`: drained, it stands by."""
     return host_worker(
         machine,
-        lambda: build_worker(
-            machine, vendors, say=say, asked=asked, only_batch=only_batch, until_idle=until_idle, trace=trace
+        lambda standing_by: build_worker(
+            machine,
+            vendors,
+            say=say,
+            asked=asked,
+            only_batch=only_batch,
+            until_idle=until_idle,
+            standing_by=standing_by,
+            trace=trace,
         ),
         say=say,
+        stays=stays,
     )
 
 
-def host_worker(machine: Machine, build: Callable[[], Worker], *, say: Callable[[str], None]) -> LoopWorker:
-    """Its lock is taken before it is registered: a worker that is in the store without a lock counts as dead."""
+def host_worker(
+    machine: Machine, build: Callable[[bool], Worker], *, say: Callable[[str], None], stays: bool = False
+) -> LoopWorker:
+    """Its lock is taken before it is registered: a worker that is in the store without a lock counts as dead.
+    `build`: is told whether the worker begins by standing by."""
 
-    def make() -> Hosted:
-        worker = build()
+    def make(standing_by: bool) -> Hosted:
+        worker = build(standing_by)
         lock = machine.locks.take(worker_lock_name(worker.identity), holder=f"process {os.getpid()}")
         assert lock is not None, "a fresh incarnation's lock cannot be taken already"
         return Hosted(worker, lock.release)
 
-    return LoopWorker(make, say=say)
+    return LoopWorker(make, say=say, stays=stays)
 
 
 def build_worker(
@@ -76,6 +88,7 @@ def build_worker(
     only_batch: str = "",
     until_idle: bool = False,
     claims: bool = True,
+    standing_by: bool = False,
     figures: WorkerFigures | None = None,
     trace: Trace | None = None,
 ) -> Worker:
@@ -99,6 +112,7 @@ def build_worker(
         only_batch=only_batch,
         until_idle=until_idle,
         claims=claims,
+        standing_by=standing_by,
         host=machine.host,
         pid=os.getpid(),
     )

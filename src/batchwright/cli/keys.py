@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,9 @@ from batchwright.core.money import usd_text
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope
 
 if TYPE_CHECKING:
+    from batchwright.assemble.keys import ListedKey
     from batchwright.ports.keys import ApiKey
+    from batchwright.ports.stored import Share
 
 COLUMNS = (
     Column(heading="ID"),
@@ -27,6 +30,8 @@ COLUMNS = (
     Column(heading="MAY", leaves=3),
     Column(heading="KEY", leaves=4),
 )
+SHARE_COLUMNS = (Column(heading="WEIGHT", leaves=2), Column(heading="AT ONCE", leaves=2))
+"""Of the key's account; in a table only where some account was given a share."""
 SHORT_KEY_ID = 12
 """Of a key's id where room is short: a prefix that names one key among millions."""
 
@@ -107,8 +112,8 @@ def create_command(
 def list_command(as_json: bool) -> None:
     """List keys, oldest first; of each only its first characters are known.
 
-    With what was spent under each, beside its budget. Moments are UTC, the last use to within some seconds. In a pipe:
-    tab-separated lines without headings.
+    With what was spent under each, beside its budget, and what `keys share` gave its account. Moments are UTC, the last
+    use to within some seconds. In a pipe: tab-separated lines without headings.
 
     \b
     Examples:
@@ -120,12 +125,16 @@ def list_command(as_json: bool) -> None:
     from batchwright.cli.exits import say
     from batchwright.cli.running import run_to_end
 
-    found = run_to_end(list_keys(options.load_settings({}, sends_rows=False)))
+    found, without_keys = run_to_end(list_keys(options.load_settings({}, sends_rows=False)))
     if as_json:
-        for key, spent_picousd in found:
-            screen.print_json(_json(key, spent_picousd))
+        for each in found:
+            screen.print_json(_json(each))
         return
-    screen.print_rows(COLUMNS, [_cells(key, spent_picousd) for key, spent_picousd in found])
+    given = any(not each.share.is_everybodys for each in found)
+    columns = (*COLUMNS, *(replace(column, pipe_only=not given) for column in SHARE_COLUMNS))
+    screen.print_rows(columns, [_cells(each) for each in found])
+    for share in without_keys:
+        say(f"An account without a key, {_share_text(share)}")
     if not found:
         say("There are no keys; `batchwright keys create` makes one.")
 
@@ -198,14 +207,19 @@ def share_command(account: str, weight: float | None, in_flight: int | None) -> 
     hundredths = None if weight is None else round(weight * WEIGHT_ONE)
     settings = options.load_settings({}, sends_rows=False)
     stands = run_to_end(share(settings, account, weight=hundredths, in_flight=in_flight))
-    bound = f"at most {stands.in_flight:,} segments at once" if stands.in_flight else "no bound"
-    click.echo(f"{account}: weight {stands.weight / WEIGHT_ONE:g}, {bound}.", err=True)
+    click.echo(_share_text(stands), err=True)
 
 
-def _cells(key: ApiKey, spent_picousd: int) -> tuple[Cell, ...]:
+def _share_text(share: Share) -> str:
+    bound = f"at most {share.in_flight:,} segments at once" if share.in_flight else "no bound"
+    return f"{share.account}: weight {share.weight / WEIGHT_ONE:g}, {bound}."
+
+
+def _cells(listed: ListedKey) -> tuple[Cell, ...]:
     from batchwright.cli import screen
     from batchwright.runner.figures import money_text
 
+    key, at_once = listed.key, listed.share.in_flight
     bounded = key.budget_picousd >= 0
     budget = Cell(
         money_text(key.budget_picousd) if bounded else "-",
@@ -216,13 +230,15 @@ def _cells(key: ApiKey, spent_picousd: int) -> tuple[Cell, ...]:
         Cell(key.key_id, key.key_id, short=key.key_id[:SHORT_KEY_ID]),
         screen.text_cell(key.name),
         screen.text_cell(key.account),
-        screen.cost_cell(spent_picousd, complete=True),
+        screen.cost_cell(listed.spent_picousd, complete=True),
         budget,
         Cell(f"{key.rpm:,}" if key.rpm else "-", str(key.rpm or ""), right=True),
         _state_cell(key),
         screen.moment_cell(key.last_used_ms) if key.last_used_ms else Cell("never", ""),
         screen.text_cell(",".join(sorted(key.scopes))),
         Cell(f"{key.shown}...", key.shown),
+        screen.weight_cell(listed.share),
+        Cell(f"{at_once:,}" if at_once else "-", str(at_once or ""), right=True),
     )
 
 
@@ -238,19 +254,21 @@ def _state_cell(key: ApiKey) -> Cell:
     return Cell("holds", "holds")
 
 
-def _json(key: ApiKey, spent_picousd: int) -> dict[str, Any]:
+def _json(listed: ListedKey) -> dict[str, Any]:
     from batchwright.cli import screen
     from batchwright.runner.standing import usd_json
 
+    key, share = listed.key, listed.share
     return {
         "key_id": key.key_id,
         "shown": key.shown,
         "name": key.name or None,
         "account": key.account,
         "scopes": sorted(key.scopes),
-        "spent_usd": usd_json(spent_picousd),
+        "spent_usd": usd_json(listed.spent_picousd),
         "budget_usd": usd_json(key.budget_picousd) if key.budget_picousd >= 0 else None,
         "rpm": key.rpm or None,
+        "share": {"weight": share.weight / WEIGHT_ONE, "in_flight": share.in_flight or None},
         "created_at": screen.moment_text(key.created_at_ms),
         "last_used_at": screen.moment_text(key.last_used_ms),
         "expires_at": screen.moment_text(key.expires_at_ms),

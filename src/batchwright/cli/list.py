@@ -28,6 +28,8 @@ COLUMNS = (
     Column(heading="WORKED ON", pipe_only=True),
 )
 ACCOUNT = Column(heading="ACCOUNT", cut_to=8)
+PRIORITY = Column(heading="PRIORITY", short="PRIO", leaves=2)
+"""In a table only where some batch has one."""
 TOLD_IDLE = 5
 """Of so many idle batches the command that goes on is told."""
 
@@ -47,7 +49,7 @@ def list_command(limit: int, source: str | None, chunks: bool, as_json: bool, **
 
     CLOSED are rows that a cancel, a deadline or the gate ended. A state with (idle): nobody works on that batch now.
     In a pipe: tab-separated lines without headings, and at the end `yes` or `no` for whether somebody does (nothing
-    where it has ended or that is not known), and whose batch it is.
+    where it has ended or that is not known), whose batch it is, and its priority.
 
     \b
     Examples:
@@ -71,7 +73,8 @@ def list_command(limit: int, source: str | None, chunks: bool, as_json: bool, **
             screen.print_json(status_json(status, typed_command()))
         return
     several = len({status.tenant.account for status in found}) > 1
-    columns = (*COLUMNS, ACCOUNT if several else replace(ACCOUNT, pipe_only=True))
+    ranked = any(status.priority for status in found)
+    columns = (*COLUMNS, replace(ACCOUNT, pipe_only=not several), replace(PRIORITY, pipe_only=not ranked))
     screen.print_rows(columns, (_cells(status) for status in found))
     for status in [status for status in found if is_idle(status)][:TOLD_IDLE] if screen.is_table() else ():
         command = goes_on_with(status, typed_command())
@@ -102,4 +105,5 @@ def _cells(status: BatchStatus) -> tuple[Cell, ...]:
         screen.text_cell(status.spec.name),
         screen.text_cell(worked_on_text(status)),
         screen.text_cell(status.tenant.account),
+        screen.count_cell(status.priority),
     )

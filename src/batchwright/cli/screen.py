@@ -20,7 +20,9 @@ import msgspec
 
 from batchwright.cli.exits import say
 from batchwright.cli.table import GAP, Cell, Column, fit, wrap
+from batchwright.core.fair_share import WEIGHT_ONE
 from batchwright.core.money import usd_text
+from batchwright.ports.stored import Share
 
 NARROWEST_VALUE = 20
 """A fact's value is broken no narrower than this."""
@@ -53,6 +55,12 @@ def cost_cell(picousd: int, *, complete: bool) -> Cell:
     if not complete and not picousd:
         return Cell("?", "", right=True)
     return Cell(money_text(picousd) + ("" if complete else "+"), usd_text(picousd), right=True)
+
+
+def weight_cell(share: Share) -> Cell:
+    """Empty in a pipe where it is everybody's."""
+    weight = f"{share.weight / WEIGHT_ONE:g}"
+    return Cell(weight, weight if share.weight != WEIGHT_ONE else "", right=True)
 
 
 def moment_cell(moment_ms: int) -> Cell:

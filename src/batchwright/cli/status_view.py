@@ -9,6 +9,7 @@ from batchwright.cli import screen
 from batchwright.cli.table import Cell
 from batchwright.core import row_map
 from batchwright.core.batch_state import BatchState, PauseCause
+from batchwright.core.fair_share import WEIGHT_ONE
 from batchwright.core.tenants import LOCAL_ACCOUNT
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
@@ -72,6 +73,9 @@ def status_facts(status: BatchStatus, command: Sequence[str] = ()) -> list[tuple
         ("created_at", screen.moment_cell(status.created_at_ms)),
         ("settled_at", screen.moment_cell(status.settled_at_ms)),
         ("deadline_at", _deadline_cell(status)),
+        ("priority", screen.count_cell(status.priority)),
+        ("account_weight", screen.weight_cell(status.share)),
+        ("account_in_flight", screen.count_cell(status.share.in_flight)),
         ("worked_on_now", screen.text_cell("" if status.live is None else "yes" if status.live else "no")),
         ("goes_on_with", screen.text_cell(goes_on_with(status, command))),
     ]
@@ -111,6 +115,9 @@ _ONLY_IF_ANY = frozenset(
         "settled_at",
         "deadline_at",
         "goes_on_with",
+        "priority",
+        "account_weight",
+        "account_in_flight",
         "worked_on_now",
         "account",
     }
@@ -132,6 +139,8 @@ def status_json(status: BatchStatus, command: Sequence[str] = ()) -> dict[str, A
         "name": spec.name,
         "account": status.tenant.account or None,
         "key_id": status.tenant.key_id or None,
+        "priority": status.priority,
+        "share": {"weight": status.share.weight / WEIGHT_ONE, "in_flight": status.share.in_flight or None},
         "source": spec.source or None,
         "metadata": spec.metadata,
         "live": status.live,

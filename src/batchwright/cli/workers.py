@@ -32,7 +32,7 @@ COLUMNS = (
 @options.json_option("One JSON object a line.")
 @click.pass_context
 def workers_command(context: click.Context, as_json: bool) -> None:
-    """Show who works on the batches, or ask a worker to end.
+    """Show who works on the batches, ask a worker to end, or one that was drained to work again.
 
     Every live worker of the state folder or database: what it holds and has out, its answers a minute, when it was
     last heard of, and when its last checkpoint landed and how long that took. All of it is told with heartbeats, so it
@@ -68,8 +68,9 @@ def drain_command(names: tuple[str, ...], wait: bool) -> None:
     """Ask workers to finish what is out and end.
 
     A drained worker claims nothing more, lets rows in flight come back within `grace`, gives what it holds to the
-    others and ends with exit code 0; `serve` ends with its worker. It hears of it with its next heartbeat. A name may
-    be shortened as long as it is that of one worker.
+    others and ends with exit code 0; `serve` ends with its worker. Under `work --processes` and on Ray, where another
+    would be begun in its place, it stands by instead until `workers resume`. A name may be shortened as long as it is
+    that of one worker.
 
     \b
     Examples:
@@ -81,6 +82,26 @@ def drain_command(names: tuple[str, ...], wait: bool) -> None:
     from batchwright.cli.running import run_to_end
 
     run_to_end(drain_workers(options.load_settings({}), names, wait=wait, say=say))
+
+
+@workers_command.command(name="resume")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+def resume_command(names: tuple[str, ...]) -> None:
+    """End the drain of workers that stand by.
+
+    Under `work --processes` and on Ray a drained worker holds its place without working; from here on it takes rows
+    again, within seconds. A name may be shortened as long as it is that of one worker.
+
+    \b
+    Examples:
+      batchwright workers resume host7-4711
+    """
+    from batchwright.assemble.fleet import end_drains
+    from batchwright.cli.exits import say
+    from batchwright.cli.running import run_to_end
+
+    for row in run_to_end(end_drains(options.load_settings({}), names)):
+        say(f"{row.worker.name} is asked to work again, and hears of it within seconds.")
 
 
 def _cells(row: WorkerRow, segments: int, now_ms: int) -> tuple[Cell, ...]:

@@ -12,6 +12,7 @@ from batchwright.client.errors import BadReply, ServiceError, error_class
 from batchwright.client.fields import Fields
 from batchwright.client.values import (
     TERMINAL_STATES,
+    AccountShare,
     Batch,
     BatchPage,
     PauseFact,
@@ -156,6 +157,8 @@ def batch_of(data: Fields) -> Batch:
         pauses=tuple(_pause_fact(Fields(item)) for item in data.items("pauses")),
         worked_on=data.flag("worked_on"),
         waiting=tuple(_waiting_lane(Fields(item)) for item in data.items("waiting")),
+        priority=data.integer("priority"),
+        share=_share(data.fields("share")),
         max_cost_usd=data.amount("max_cost_usd"),
         cap_taken_usd=data.amount("cap_taken_usd"),
         metadata=_texts(data.fields("metadata")),
@@ -163,6 +166,10 @@ def batch_of(data: Fields) -> Batch:
         finished_at=data.moment("finished_at"),
         expires_at=data.moment("expires_at"),
     )
+
+
+def _share(data: Fields) -> AccountShare:
+    return AccountShare(weight=data.number("weight") or 1.0, in_flight=data.integer("in_flight") or None)
 
 
 def _pause_fact(data: Fields) -> PauseFact:

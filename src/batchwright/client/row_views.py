@@ -11,11 +11,13 @@ from batchwright.core import row_map
 from batchwright.core.batch_spec import BatchSpec, Destination
 from batchwright.core.batch_state import BatchState, Counts, Pause, PauseCause
 from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.fair_share import WEIGHT_ONE
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.records import UNKNOWN, InputRow, Record, Tally, UsageKey, UsageSum
 from batchwright.core.rows import RowView
 from batchwright.core.tenants import Tenant
 from batchwright.ports.batches import BatchStatus, Waiting
+from batchwright.ports.stored import Share
 
 
 def status_of(batch: Batch, destination: Destination) -> BatchStatus:
@@ -65,6 +67,8 @@ def status_of(batch: Batch, destination: Destination) -> BatchStatus:
         live=False if batch.terminal else batch.worked_on,
         closed_as=_CLOSED_AS.get(batch.closed_as),
         left=batch.left_count,
+        priority=batch.priority,
+        share=Share(account="", weight=round(batch.share.weight * WEIGHT_ONE), in_flight=batch.share.in_flight or 0),
     )
 
 

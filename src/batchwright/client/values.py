@@ -64,6 +64,16 @@ class PauseFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccountShare:
+    """What an account gets of a service's workers while others wait too; where it says nothing, what everybody gets."""
+
+    weight: float
+    """Of two accounts one of twice the weight is served twice the tokens; 1 is everybody's."""
+    in_flight: int | None
+    """Segments (of up to 500 rows) that workers may hold of it at once; None: no bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """How a batch stands."""
 
@@ -109,6 +119,10 @@ class Batch:
     """Whether a worker takes it in or works on it now; None: the service does not say."""
     waiting: tuple[WaitingLane, ...]
     """What holds its rows back, the longest first; empty: nothing does, or the service does not say."""
+    priority: int
+    """Among the batches of its account, 0 where nobody set it; the higher goes first."""
+    share: AccountShare
+    """What its account gets of the workers."""
     max_cost_usd: Decimal | None
     cap_taken_usd: Decimal | None
     """Of `max_cost_usd`: its cost, and what rows that are out or in doubt may cost; None: the service does not say."""

@@ -21,6 +21,8 @@ class WorkerState(msgspec.Struct, frozen=True, array_like=True):
     """False: it takes no rows of batches on (`serve --no-work`)."""
     stopping: bool = False
     """It sends nothing more, and ends once what is out has come back."""
+    drained: bool = False
+    """It has ended as it was asked to, and stands by where its process would only begin it again."""
 
 
 NOTHING_TOLD = WorkerState()

@@ -39,6 +39,8 @@ def status_of(batch: BatchRow, *, live: bool | None, waiting: tuple[Waiting, ...
         waiting=waiting,
         closed_as=batch.closed_as,
         left=batch.left,
+        priority=batch.priority,
+        share=batch.share,
     )
 
 

@@ -42,8 +42,9 @@ class Heart:
         """Registers the worker: from here on it has a lease."""
         asked_s = self._clock.now_s()
         identity = self._worker.identity
+        state = self._state(asked_s)
         await self._writer.do(
-            lambda: self._store.register_worker(identity, host=host, pid=pid, now_ms=self._clock.now_ms())
+            lambda: self._store.register_worker(identity, host=host, pid=pid, now_ms=self._clock.now_ms(), state=state)
         )
         self._confirm(asked_s)
         self._counted = (asked_s, self._worker.sender.answered)
@@ -83,7 +84,7 @@ class Heart:
             self._confirm(asked_s)
             self.shares.granted(heard.shares_ppm, asked_s)
             patience_s = min(self._worker.settings.heartbeat_s, self.shares.beat_within_s)
-            self._obey(heard)
+            self.obey(heard)
             self._worker.wake()
 
     async def _beat(self) -> Heard | None:
@@ -95,19 +96,21 @@ class Heart:
         for desk in worker.floor.desks.values():
             desk.lane.tick(now_s)
         uses = self.shares.prepare(now_s, (row for row in others if row.worker != worker.identity))
-        note, waits, state = worker.opening.note, self.waits.take(), self._state(now_s)
+        note, waits, state = worker.note, self.waits.take(), self._state(now_s)
         return await self._writer.do(
             lambda: self._store.heartbeat(
                 worker.identity, self._clock.now_ms(), note=note, uses=uses, waits=waits, state=state
             )
         )
 
-    def _obey(self, heard: Heard) -> None:
+    def obey(self, heard: Heard) -> None:
         """What people ask of the workers."""
         worker = self._worker
         if heard.quarantines != worker.floor.quarantines:
             worker.closing.quarantined(heard.quarantines)
-        if heard.draining and not worker.only_batch:
+        if worker.standing_by and not heard.draining:
+            worker.work_again()
+        elif heard.draining and not worker.only_batch and not worker.standing_by:
             worker.drain()
 
     def _state(self, now_s: float) -> WorkerState:
@@ -124,6 +127,7 @@ class Heart:
             only_batch=worker.only_batch,
             claims=worker.claims,
             stopping=worker.stopping,
+            drained=worker.standing_by,
         )
 
     def _confirm(self, asked_s: float) -> None:

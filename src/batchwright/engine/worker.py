@@ -83,7 +83,8 @@ def _waiting_text(desk: LaneDesk, now_s: float) -> str:
 
 class Worker:
     """`run()` once; `stop()` any time. With `only_batch` it claims from that batch alone and ends with it;
-    without `claims` it takes no batch on and is there for single calls alone."""
+    without `claims` it takes no batch on and is there for single calls alone. One that begins by standing by follows
+    one that was drained: it holds its place, and takes rows on once a person ends the drain."""
 
     def __init__(
         self,
@@ -94,6 +95,7 @@ class Worker:
         only_batch: str = "",
         until_idle: bool = False,
         claims: bool = True,
+        standing_by: bool = False,
         host: str = "",
         pid: int = 0,
     ) -> None:
@@ -125,7 +127,8 @@ class Worker:
         )
         self.calls: SingleCalls | None = None
         """Single calls that go over this worker's desks; set by themselves."""
-        self.claims = claims
+        self.claims = claims and not standing_by
+        self.standing_by = standing_by
         self.ended = False
         self.closing = Closing(self)
         self.heart = Heart(self)
@@ -162,6 +165,19 @@ class Worker:
         if not self.stopping:
             self.drained = True
             self.stop(grace=True)
+
+    def work_again(self) -> None:
+        """The drain that it stood by for has ended."""
+        self.standing_by, self.claims = False, True
+        self.parts.report("The drain of this worker has ended: it works again.")
+        self.look_again()
+
+    @property
+    def note(self) -> str:
+        """What it lacks or waits for as a whole; empty: nothing."""
+        if self.standing_by:
+            return f"drained; `batchwright workers resume {self.identity.name}` lets it work again"
+        return self.opening.note
 
     def fail(self, failure: Exception) -> None:
         """Ends the worker with this, at its next turn."""
@@ -224,7 +240,8 @@ class Worker:
             answered=self.sender.answered,
             retries_waiting=sum(len(segment.waiting) for segment in self.floor.segments.values()),
             lanes=lanes,
-            note=self.opening.note,
+            note=self.note,
+            drained=self.standing_by,
             idle_looks=0 if self.floor.segments or self.sender.in_flight else self._idle_looks,
         )
 

@@ -42,7 +42,7 @@ class FleetBuilder(WorkerBuilder, Protocol):
 
 
 def together(views: Sequence[WorkerView]) -> WorkerView:
-    """Several workers as one; idle once all of them are."""
+    """Several workers as one; idle once all of them are that work."""
     lanes: dict[str, LaneView] = {}
     for lane in (lane for view in views for lane in view.lanes):
         seen = lanes.get(lane.lane)
@@ -53,7 +53,8 @@ def together(views: Sequence[WorkerView]) -> WorkerView:
         retries_waiting=sum(view.retries_waiting for view in views),
         lanes=tuple(lanes.values()),
         note="; ".join(dict.fromkeys(view.note for view in views if view.note)),
-        idle_looks=min((view.idle_looks for view in views), default=0),
+        idle_looks=min((view.idle_looks for view in views if not view.drained), default=0),
+        drained=bool(views) and all(view.drained for view in views),
     )
 
 

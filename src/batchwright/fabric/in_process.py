@@ -7,12 +7,20 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from batchwright.core.errors import WorkerGone
+from batchwright.core.worker_id import WorkerId
 from batchwright.ports.observer import WorkerView
 
 DRAINED = "This worker was drained: what was out has come back, the rest is left to others. It ends."
+STANDS_BY = (
+    "This worker was drained: what was out has come back, the rest is left to others. It stands by until "
+    "`batchwright workers resume {name}`."
+)
 
 
 class HostedWorker(Protocol):
+    @property
+    def identity(self) -> WorkerId: ...
+
     @property
     def drained(self) -> bool: ...
 
@@ -37,12 +45,14 @@ class Hosted(NamedTuple):
 
 class LoopWorker:
     """One worker as a task. Where it is gone (a machine that slept past the lease, a commit whose reply was lost) and
-    was not told to stop, `make` makes another, which goes on as any other would."""
+    was not told to stop, `make` makes another, which goes on as any other would. One that was drained ends; where
+    whoever watches would only begin it again (`stays`), `make(True)` makes one in its place that stands by."""
 
-    def __init__(self, make: Callable[[], Hosted], *, say: Callable[[str], None]) -> None:
+    def __init__(self, make: Callable[[bool], Hosted], *, say: Callable[[str], None], stays: bool = False) -> None:
         self._make = make
         self._say = say
-        self._worker, self._let_go = make()
+        self._stays = stays
+        self._worker, self._let_go = make(False)
         self._told_to_stop = False
         self._limits: Mapping[str, Any] | None = None
         """As they were last changed."""
@@ -52,20 +62,25 @@ class LoopWorker:
         while True:
             try:
                 await self._worker.run()
-                if self._worker.drained:
-                    self._say(DRAINED)
-                return
+                if self._told_to_stop or not self._worker.drained:
+                    return
+                self._say(STANDS_BY.format(name=self._worker.identity.name) if self._stays else DRAINED)
+                if not self._stays:
+                    return
             except WorkerGone as error:
                 if self._told_to_stop:
                     raise
-                if self._worker.drained:
+                if self._worker.drained and not self._stays:
                     return  # it was to end anyway, and others go on with its rows
                 self._say(f"A new worker begins in this process, for the last one is gone: {error}")
             finally:
                 self._let_go()
-            self._worker, self._let_go = self._make()
+            self._worker, self._let_go = self._make(self._stays and self._is_drained())
             if self._limits is not None:
                 self._worker.reload(self._limits)
+
+    def _is_drained(self) -> bool:
+        return self._worker.drained or self._worker.view().drained
 
     async def wait(self) -> None:
         """Returns when it has ended; raises what ended it."""

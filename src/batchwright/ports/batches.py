@@ -17,6 +17,7 @@ from batchwright.core.records import Tally, UsageKey, UsageSum
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.core.tenants import Tenant
 from batchwright.ports.store import Idempotency
+from batchwright.ports.stored import EVERYBODYS, Share
 from batchwright.ports.webhooks import Webhook
 
 
@@ -67,6 +68,10 @@ class BatchStatus:
     gate. None: it was not."""
     left: int = 0
     """Rows that a retry's round, closed so, has left as they were before it."""
+    priority: int = 0
+    """Among the batches of its account; the higher goes first."""
+    share: Share = EVERYBODYS
+    """What its account gets of the workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ class WorkerRow:
     """What held lanes of its back."""
     state: WorkerState = NOTHING_TOLD
     draining: bool = False
-    """It was asked to end."""
+    """It was asked to end, and where it stands by since then it is asked to stay so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +68,11 @@ class FleetRow:
 
 
 class Fleet(Protocol):
-    def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
-        """A new incarnation of a name marks older ones of that name dead; their segments become claimable."""
+    def register_worker(
+        self, worker: WorkerId, *, host: str, pid: int, now_ms: int, state: WorkerState = NOTHING_TOLD
+    ) -> None:
+        """A new incarnation of a name marks older ones of that name dead; their segments become claimable. `state`: as
+        in a heartbeat; one that is `drained` begins as one that was asked to end."""
 
     def heartbeat(
         self,
@@ -104,6 +107,12 @@ class Fleet(Protocol):
 
     def drain_worker(self, worker: WorkerId) -> bool:
         """Asks it to end, which it hears with its next heartbeat. False: it does not live any more."""
+
+    def end_drain(self, worker: WorkerId) -> bool:
+        """Asks one that stands by to work again. False: it does not live any more."""
+
+    def wishes(self, worker: WorkerId) -> Heard | None:
+        """What people ask of it, as with a heartbeat, and no shares; it renews nothing. None: it was marked dead."""
 
     def quarantines(self) -> list[Quarantine]:
         """All that hold."""

@@ -38,6 +38,8 @@ class WorkerView:
     """What the worker lacks, or waits for as a whole; empty: nothing."""
     idle_looks: int = 0
     """How often in a row it has looked for rows to send and found none; 0 while it holds any."""
+    drained: bool = False
+    """It stands by until a person ends its drain; of several: all of them do."""
 
 
 NAMES_MAX = 200

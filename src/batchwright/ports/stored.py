@@ -15,6 +15,24 @@ from batchwright.core.tenants import Tenant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What an account was given of the workers, beside what every account has."""
+
+    account: str
+    weight: int = WEIGHT_ONE
+    """In hundredths: of two accounts with work enough, one of twice the weight is served twice the tokens."""
+    in_flight: int = 0
+    """Segments (of up to 500 rows) that workers may hold of it at once; 0: no bound."""
+
+    @property
+    def is_everybodys(self) -> bool:
+        return self.weight == WEIGHT_ONE and not self.in_flight
+
+
+EVERYBODYS = Share(account="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRow:
     """A batch as stored, with the sums that status is made of."""
 
@@ -47,6 +65,9 @@ class BatchRow:
     waits: tuple[LaneWait, ...] = ()
     """What live workers say holds lanes back that read like those of its open rows, the longest first; where such a
     lane leads is not compared. One lane may be told of by several."""
+    priority: int = 0
+    share: Share = EVERYBODYS
+    """Of its account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,17 +111,6 @@ class UsageLine:
 
     key: UsageKey
     sum: UsageSum
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """What an account was given of the workers, beside what every account has."""
-
-    account: str
-    weight: int = WEIGHT_ONE
-    """In hundredths: of two accounts with work enough, one of twice the weight is served twice the tokens."""
-    in_flight: int = 0
-    """Segments (of up to 500 rows) that workers may hold of it at once; 0: no bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

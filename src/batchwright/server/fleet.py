@@ -127,6 +127,8 @@ def place_of(row: WorkerRow) -> tuple[str, str]:
 def state_of(row: WorkerRow) -> str:
     if row.state.stopping:
         return "ending"
+    if row.state.drained:
+        return "drained" if row.draining else "working"
     return "draining" if row.draining else "working" if row.state.claims else "calls only"
 
 

@@ -181,6 +181,7 @@ _FILL = Prepared(
 )
 _SET_SHARE = dialect.insert_or_replace(share, ("weight", "in_flight"))
 _SHARES = select(share).order_by(share.c.account)
+_SHARE_OF = Prepared(select(share.c.weight, share.c.in_flight).where(share.c.account == bindparam("of_account")))
 _ACCOUNTS = (
     select(queue.c.state, func.count(queue.c.account.distinct()).label("accounts"))
     .where(queue.c.state != RESTS)
@@ -230,6 +231,11 @@ def count_held(connection: Connection, account: str, at_most: int) -> int:
     row = _HELD.first(connection, {"of_account": account, "at_most": at_most})
     assert row is not None
     return int(row.held)
+
+
+def share_of(connection: Connection, account: str) -> Share:
+    row = _SHARE_OF.first(connection, {"of_account": account})
+    return Share(account=account) if row is None else Share(account=account, weight=row.weight, in_flight=row.in_flight)
 
 
 def enter(connection: Connection, places_: Iterable[tuple[str, str]]) -> None:

@@ -16,7 +16,7 @@ from batchwright.core.lane_wait import LaneWait
 from batchwright.core.records import InputRow, SegmentInput, UsageKey, UsageSum
 from batchwright.core.tenants import Tenant
 from batchwright.ports.store import BatchRow, SegmentKey, SegmentView, UsageLine
-from batchwright.store import batches, funds, inputs, ledger, parts, workers
+from batchwright.store import batches, funds, inputs, ledger, parts, queueing, workers
 from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.connections import Connections
 from batchwright.store.folding import fold, slices
@@ -118,6 +118,8 @@ def batch_row(connection: Connection, row: StoredRow) -> BatchRow:
         closed_as=FailureKind(row.closing) if row.closing else None,
         left=_left(connection, row),
         waits=_waits(connection, row),
+        priority=row.priority,
+        share=queueing.share_of(connection, row.account),
     )
 
 

@@ -115,10 +115,12 @@ class SqlStore:
 
     # work --------------------------------------------------------------------------------------------------------
 
-    def register_worker(self, worker: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
+    def register_worker(
+        self, worker: WorkerId, *, host: str, pid: int, now_ms: int, state: WorkerState = NOTHING_TOLD
+    ) -> None:
         self._bodies.probe()
         self._connections.transact(
-            lambda connection: workers.register(connection, worker, host=host, pid=pid, now_ms=now_ms)
+            lambda connection: workers.register(connection, worker, host=host, pid=pid, now_ms=now_ms, state=state)
         )
 
     def heartbeat(
@@ -147,7 +149,13 @@ class SqlStore:
         return self._connections.look(workers.fleet)
 
     def drain_worker(self, worker: WorkerId) -> bool:
-        return self._connections.transact(lambda connection: workers.drain(connection, worker))
+        return self._connections.transact(lambda connection: workers.set_draining(connection, worker, wanted=True))
+
+    def end_drain(self, worker: WorkerId) -> bool:
+        return self._connections.transact(lambda connection: workers.set_draining(connection, worker, wanted=False))
+
+    def wishes(self, worker: WorkerId) -> Heard | None:
+        return self._connections.look(lambda connection: workers.wishes(connection, worker))
 
     def checkpoint(self, checkpoint: Checkpoint) -> CheckpointResult:
         return checkpointing.run(self._bodies, checkpoint)

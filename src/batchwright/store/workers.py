@@ -11,7 +11,9 @@ import msgspec
 from sqlalchemy import Connection, Row, bindparam, func, select, text, update
 
 from batchwright.core import row_map
-from batchwright.core.lane_wait import LaneWait
+from batchwright.core.batch_spec import LaneKey
+from batchwright.core.lane_wait import LaneWait, WaitCause
+from batchwright.core.quarantine import covering
 from batchwright.core.shares import LaneUse, grants, heard_lately
 from batchwright.core.worker_id import WorkerId
 from batchwright.core.worker_state import NOTHING_TOLD, WorkerState
@@ -60,14 +62,21 @@ _BEAT = (
     )
     .returning(worker.c.draining)
 )
-_DRAIN = (
+_SET_DRAINING = (
     update(worker)
     .where(
         worker.c.name == bindparam("of_name"),
         worker.c.incarnation == bindparam("of_incarnation"),
         text(LIVES),
     )
-    .values(draining=1)
+    .values(draining=bindparam("wanted"))
+)
+_WISHES = Prepared(
+    select(worker.c.draining).where(
+        worker.c.name == bindparam("of_name"),
+        worker.c.incarnation == bindparam("of_incarnation"),
+        text(LIVES),
+    )
 )
 _HELD = (
     select(segment.c.holder, func.count().label("segments"))
@@ -111,7 +120,7 @@ class Telling:
     state: WorkerState
 
 
-def register(connection: Connection, who: WorkerId, *, host: str, pid: int, now_ms: int) -> None:
+def register(connection: Connection, who: WorkerId, *, host: str, pid: int, now_ms: int, state: WorkerState) -> None:
     """Older incarnations of the name are dead from here on."""
     dialect.wait_for_turn(connection, f"worker {who.name}")  # two incarnations at once would not see each other
     for row in connection.execute(_OLDER, {"name": who.name, "incarnation": who.incarnation}).all():
@@ -123,6 +132,8 @@ def register(connection: Connection, who: WorkerId, *, host: str, pid: int, now_
         "pid": pid,
         "started_at_ms": now_ms,
         "heartbeat_ms": now_ms,
+        "state": _packed_state(state),
+        "draining": int(state.drained),
     }
     connection.execute(_ADD, values)
 
@@ -145,7 +156,7 @@ def heartbeat(connection: Connection, told: Telling) -> Heard | None:
         "new_note": told.note,
         "new_lanes": _packed(uses),
         "new_waits": _packed(told.waits),
-        "new_state": msgspec.json.encode(told.state).decode(),
+        "new_state": _packed_state(told.state),
     }
     row = connection.execute(_BEAT, values).one_or_none()
     if row is None:
@@ -168,9 +179,18 @@ def _grants(connection: Connection, who: WorkerId, now_ms: int, uses: Sequence[L
     return grants(uses, (use for row in lately if row.worker != who for use in row.uses))
 
 
-def drain(connection: Connection, who: WorkerId) -> bool:
-    values = {"of_name": who.name, "of_incarnation": who.incarnation}
-    return connection.execute(_DRAIN, values).rowcount > 0
+def set_draining(connection: Connection, who: WorkerId, *, wanted: bool) -> bool:
+    values = {"of_name": who.name, "of_incarnation": who.incarnation, "wanted": int(wanted)}
+    lives = connection.execute(_SET_DRAINING, values).rowcount > 0
+    dialect.wake_others(connection)
+    return lives
+
+
+def wishes(connection: Connection, who: WorkerId) -> Heard | None:
+    row = _WISHES.first(connection, {"of_name": who.name, "of_incarnation": who.incarnation})
+    if row is None:
+        return None
+    return Heard(draining=bool(row.draining), quarantines=tuple(pausing.quarantines(connection)))
 
 
 def fleet(connection: Connection) -> FleetRow:
@@ -225,9 +245,21 @@ def _packed(told: Sequence[LaneUse] | Sequence[LaneWait]) -> str:
     return msgspec.json.encode(told).decode() if told else ""
 
 
+def _packed_state(state: WorkerState) -> str:
+    return msgspec.json.encode(state).decode() if state != NOTHING_TOLD else ""
+
+
 def waits(connection: Connection) -> tuple[LaneWait, ...]:
-    """What holds lanes back, as live workers tell it, the longest first."""
+    """What holds lanes back, as live workers tell it, the longest first. A lane that a person has opened again is none
+    of them from then on, though its workers may not have heard of it yet."""
     told = [wait for row in _WAITS.all(connection, {}) for wait in _waits_of(row.waits)]
+    if any(wait.cause is WaitCause.QUARANTINED for wait in told):
+        closed = pausing.quarantines(connection)
+        told = [
+            wait
+            for wait in told
+            if wait.cause is not WaitCause.QUARANTINED or covering(closed, LaneKey.parse(wait.lane_text))
+        ]
     return tuple(sorted(told, key=_since))
 
 

@@ -44,6 +44,10 @@ WAITING = shape(
     }
 )
 """A lane that cannot be sent to now, or only by a probe."""
+SHARE: Schema = {
+    **shape({"weight": {"type": "number"}, "in_flight": {"type": ["integer", "null"]}}),
+    "description": "what its account gets of the workers while others wait too; in_flight null: no bound",
+}
 PAUSE = shape(
     {
         "cause": {"enum": [cause.value for cause in PauseCause if cause is not PauseCause.UNKNOWN]},
@@ -82,6 +86,8 @@ STATUS = shape(
         "paused_reason": TEXT_OR_NULL,
         "pauses": {"type": "array", "items": PAUSE},
         "worked_on": {"type": ["boolean", "null"], "description": "null: not known"},
+        "priority": {"type": "integer", "description": "among the batches of its account; the higher goes first"},
+        "share": SHARE,
         "waiting": {"type": "array", "items": WAITING},
         "max_cost_usd": USD,
         "cap_taken_usd": USD,

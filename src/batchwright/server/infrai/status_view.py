@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from batchwright.core import row_map
 from batchwright.core.failures import Flag
+from batchwright.core.fair_share import WEIGHT_ONE
 from batchwright.ports.batches import BatchStatus
 from batchwright.server.envelope import usd
 from batchwright.server.pace import Pace
@@ -75,6 +76,8 @@ def status_view(status: BatchStatus, pace: Pace) -> dict[str, object]:
             for pause in status.pauses
         ],
         "worked_on": status.live,
+        "priority": status.priority,
+        "share": {"weight": status.share.weight / WEIGHT_ONE, "in_flight": status.share.in_flight or None},
         "waiting": [
             {
                 "vendor": waiting.vendor,
