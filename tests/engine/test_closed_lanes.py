@@ -147,6 +147,24 @@ def test_what_people_ask_is_heard_before_the_next_heartbeat(tmp_path: Path) -> N
     store.close()
 
 
+def test_a_worker_that_stands_by_takes_rows_once_its_drain_is_ended(store: Store) -> None:
+    vendor = MinuteVendor(per_minute=60_000)
+    submit(store, "batch_a", [new_segment(0)])
+
+    async def scene(fleet: Fleet) -> None:
+        worker = fleet.start("a", standing_by=True).worker
+        await asyncio.sleep(60.0)
+        assert vendor.sent == []
+        assert worker.view().drained
+        (row,) = store.live_workers()
+        assert (row.state.drained, "workers resume a" in row.note) == (True, True)
+        assert store.end_drain(worker.identity)
+        await until(lambda: store.get_batch("batch_a").settled_at_ms > 0, at_most_s=20.0)
+        assert not worker.view().drained
+
+    run_fleet(scene, store, vendor)
+
+
 def test_a_lane_that_was_opened_is_named_no_more_though_its_workers_say_so(store: Store) -> None:
     submit(store, "batch_a", [new_segment(0)])
     who = WorkerId("w", "1")

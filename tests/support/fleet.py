@@ -179,6 +179,7 @@ class Fleet:
         only_batch: str = "",
         host: str = "",
         beats_apart: bool = False,
+        standing_by: bool = False,
     ) -> Seat:
         """Each in a place of its own, so that nobody's lock tells of its death."""
         desk, writer = _Desk(self.vendor, name), _Writer()
@@ -202,6 +203,7 @@ class Fleet:
                 vendor_limits={"openai": LaneLimits(concurrency=concurrency, rpm=rpm)},
             ),
             only_batch=only_batch,
+            standing_by=standing_by,
             host=host or name,
             pid=len(self.seats),
         )
