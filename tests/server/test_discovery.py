@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import httpx
 from jsonschema_rs import validator_for
 
+from batchwright.server.capabilities import Place
 from batchwright.server.infrai.discovery import DETAIL, INDEX
+from batchwright.server.infrai.routes import CAPABILITIES
 from batchwright.wire.error_codes import CALL_CODES
+from batchwright.wire.infrai_calls import read_pause, read_resume, read_retry
+from batchwright.wire.infrai_keys import read_key_body
 from support.service import BATCH, chat, serving
 
 
@@ -60,3 +65,23 @@ def test_answers_are_as_the_page_says(tmp_path: Path) -> None:
         assert len(holds(results, f"{BATCH}/results/{{batch_id}}")["items"]) == 3
         holds(service.get("/v1/account/usage"), "/v1/account/usage")
         holds(service.get(f"{BATCH}/status/batch_{'0' * 24}"), f"{BATCH}/status/{{batch_id}}")
+
+
+def test_null_says_of_every_optional_field_what_leaving_it_out_says() -> None:
+    optional = [
+        param
+        for capability in CAPABILITIES
+        for param in capability.params
+        if param.place is Place.BODY and not param.required
+    ]
+    assert len(optional) > 20
+    for param in optional:
+        assert validator_for(dict(param.schema)).is_valid(None), param.name
+    names = {"reason", "as", "kinds", "flags", "round", "batch_timeout", "gate", "max_cost_usd", "idempotency_key"}
+    assert names <= {param.name for param in optional}
+    assert read_pause(b'{"reason":null}') == read_pause(b"")
+    assert read_resume(b'{"max_cost_usd":null}') == read_resume(b"")
+    retry = {name: None for name in names - {"reason"}}
+    assert read_retry(json.dumps(retry).encode()) == read_retry(b"")
+    key = dict.fromkeys(("name", "scopes", "expires", "budget_usd", "rpm"))
+    assert read_key_body(json.dumps(key).encode()) == read_key_body(b"{}")

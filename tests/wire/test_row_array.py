@@ -32,6 +32,8 @@ BROKEN_ROWS = {
     "two values": b'{"a":1} {"b":2}',
     "text in other marks": b"{'a':'b'}",
     "no value": b'{"a":}',
+    "a slash": b'{"a":/}',
+    "what would be a comment in a text": b'{"a":NaN,"b":"/* , */ //"}',
 }
 
 
@@ -49,6 +51,9 @@ NO_ARRAY = {
     "a string without end": b'{"requests":[NaN,{"a":"b}]}',
     "an array without end": b'{"requests":[NaN',
     "a closed row too many": b'{"requests":[NaN,{}}]}',
+    "a comment with a comma": b'{"requests":[{"a":1}, /* , */ {"b":2}]}',
+    "a comment to the line's end": b'{"requests":[{"a":1}, // , one more\n {"b":2}]}',
+    "a comment within a row": b'{"requests":[{"a":1}, {"b": /* ], [ */ 2}]}',
     "nothing between two commas": b'{"requests":[NaN,,1]}',
     "nothing behind the last comma": b'{"requests":[1,]}',
     "broken beside the rows": b'{"requests":[NaN],"batch_timeout":NaN}',

@@ -64,8 +64,18 @@ def header(name: str, about: str) -> Param:
 
 
 def field(name: str, schema: Schema, about: str, *, required: bool = False) -> Param:
-    """A field of a JSON body."""
-    return Param(name=name, place=Place.BODY, schema=schema, about=about, required=required)
+    """A field of a JSON body. One that may be left out may be null too, which says the same."""
+    whole = schema if required else _or_null(schema)
+    return Param(name=name, place=Place.BODY, schema=whole, about=about, required=required)
+
+
+def _or_null(schema: Schema) -> Schema:
+    if "enum" in schema:
+        return {**schema, "enum": [*schema["enum"], None]}
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+    return {**schema, "type": [*types, *({"null"} - {*types})]}
 
 
 BATCH_ID = Param(

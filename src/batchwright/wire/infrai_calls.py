@@ -1,4 +1,5 @@
-"""The small bodies of Infrai's face: what a retry, a pause, a resume asks. No body at all is an empty object."""
+"""The small bodies of Infrai's face: what a retry, a pause, a resume asks. No body at all is an empty object, and a
+field that is null is one that was left out."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from batchwright.wire.infrai_submit import (
 from batchwright.wire.json_text import BOM, mend_surrogates
 
 MAX_REASON_CHARS = 500
+PAUSED_BY_USER = "paused by its user"
 MAX_ROUND = 2**31
 
 
@@ -53,7 +55,7 @@ class _Empty(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Pause(_Empty, forbid_unknown_fields=True, kw_only=True):
-    reason: str = "paused by its user"
+    reason: str | None = None
 
 
 class _Resume(_Empty, forbid_unknown_fields=True, kw_only=True):
@@ -65,12 +67,12 @@ class _Priority(_Empty, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Retry(_Empty, forbid_unknown_fields=True, kw_only=True, rename={"how": "as"}):
-    how: str = RetryAs.ROUND
-    kinds: list[str] = []
-    flags: list[str] = []
+    how: str | None = None
+    kinds: list[str] | None = None
+    flags: list[str] | None = None
     batch_timeout: str | int | float | None = None
     max_cost_usd: str | int | float | None = None
-    gate: bool = True
+    gate: bool | None = None
     round: int | float | None = None
     idempotency_key: str | None = None
 
@@ -85,7 +87,8 @@ def read_nothing(body: bytes) -> None:
 
 def read_pause(body: bytes) -> str:
     """The reason."""
-    reason = _decode(body, _Pause).reason.strip()
+    given = _decode(body, _Pause).reason
+    reason = PAUSED_BY_USER if given is None else given.strip()
     if not 0 < len(reason) <= MAX_REASON_CHARS:
         raise BadSubmit(f"reason: expected 1 to {MAX_REASON_CHARS} characters, found {len(reason)}", "reason")
     return reason
@@ -109,7 +112,7 @@ def read_priority(body: bytes) -> int:
 
 def read_retry(body: bytes) -> RetryCall:
     found = _decode(body, _Retry)
-    how = RetryAs(read_choice("as", found.how, tuple(RetryAs)))
+    how = RetryAs(read_choice("as", RetryAs.ROUND if found.how is None else found.how, tuple(RetryAs)))
     key = found.idempotency_key or ""
     if len(key) > MAX_KEY_CHARS:
         raise BadSubmit(f"idempotency_key has {len(key)} characters; at most {MAX_KEY_CHARS}", "idempotency_key")
@@ -119,11 +122,11 @@ def read_retry(body: bytes) -> RetryCall:
         _refuse_in_place(found)
     return RetryCall(
         how=how,
-        kinds=frozenset(FailureKind(read_choice("kinds", kind, tuple(FailureKind))) for kind in found.kinds),
-        flags=frozenset(Flag(read_choice("flags", flag, tuple(Flag))) for flag in found.flags),
+        kinds=frozenset(FailureKind(read_choice("kinds", kind, tuple(FailureKind))) for kind in found.kinds or ()),
+        flags=frozenset(Flag(read_choice("flags", flag, tuple(Flag))) for flag in found.flags or ()),
         timeout_s=read_timeout(found.batch_timeout),
         max_cost_picousd=read_max_cost(found.max_cost_usd),
-        gate=found.gate,
+        gate=found.gate is not False,
         round=-1 if found.round is None else int(found.round),
         idempotency_key=key,
     )

@@ -27,7 +27,7 @@ class BadKeyBody(ValueError):
 
 
 class _Create(msgspec.Struct, forbid_unknown_fields=True):
-    name: str = ""
+    name: str | None = None
     scopes: list[str] | None = None
     expires: str | float | None = None
     budget_usd: str | float | None = None
@@ -53,13 +53,14 @@ class KeyBody:
 def read_key_body(body: bytes) -> KeyBody:
     """Raises BadKeyBody."""
     asked = _decode(body, _Create)
-    if len(asked.name) > MAX_NAME_CHARS:
-        raise BadKeyBody(f"name has {len(asked.name)} characters; at most {MAX_NAME_CHARS}", "name")
+    name = asked.name or ""
+    if len(name) > MAX_NAME_CHARS:
+        raise BadKeyBody(f"name has {len(name)} characters; at most {MAX_NAME_CHARS}", "name")
     rpm = asked.rpm or 0
     if asked.rpm is not None and not 1 <= rpm <= MAX_RPM:
         raise BadKeyBody(f"rpm: expected a whole number of at least 1, found {asked.rpm}", "rpm")
     return KeyBody(
-        name=asked.name,
+        name=name,
         scopes=_scopes(asked.scopes),
         expires_s=_expires_s(asked.expires),
         budget_picousd=_budget(asked.budget_usd),

@@ -2,8 +2,8 @@
 
 The careful way, for a body that a JSON reader refused: a row that cannot be read is to fail by itself, so only where it
 ends is looked for. Whatever makes that a guess (a string without end, a bracket closed by another, nothing between two
-commas) is no array of rows. A run of brackets or of anything else between them is one step, so that a body made to be
-slow costs seconds at the ceiling, not minutes.
+commas, a comment, which may hold commas and brackets) is no array of rows. A run of brackets or of anything else
+between them is one step, so that a body made to be slow costs seconds at the ceiling, not minutes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ _BLANKS = b" \t\r\n"
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _find_brackets = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+([\[{]++|[\]}]++)", re.DOTALL).match
 find_row_end = re.compile(rb'(?:[^"\[\]{},]++|' + _STRING + rb")*+([,\[\]{}])", re.DOTALL).match
+_begin_comment = re.compile(rb'(?:[^"/]++|' + _STRING + rb"|/(?![/*]))*+/[/*]", re.DOTALL).match
 _begin_object = re.compile(rb"[ \t\r\n]*+\{").match
 _find_name = re.compile(rb'(?<!\\)"requests"[ \t\r\n]*+:[ \t\r\n]*+\Z').search
 _CLOSERS = bytes.maketrans(b"[{", b"]}")
@@ -30,7 +31,7 @@ class RowsApart(NamedTuple):
 def cut_apart(body: bytes, most_rows: int) -> RowsApart | None:
     """The array `requests` of an object; None where there is none, it has more rows, or they cannot be told apart."""
     start = _find_array(body)
-    if start < 0:
+    if start < 0 or _begin_comment(body, start) is not None:
         return None
     rows: list[bytes] = []
     begin = at = start + 1

@@ -71,7 +71,7 @@ EXPORTED = shape(
 
 
 class _Options(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    format: Form = Form.JSONL
+    format: Form | None = None
 
 
 _read_options = msgspec.json.Decoder(_Options).decode
@@ -209,7 +209,7 @@ async def _form(ask: Ask) -> Form:
     if not body.strip():
         return Form.JSONL
     try:
-        return _read_options(body).format
+        return _read_options(body).format or Form.JSONL
     except msgspec.ValidationError as error:
         raise Fault("INVALID_REQUEST", f"The body is not as expected: {error}", param="format") from None
     except (msgspec.DecodeError, RecursionError) as error:
