@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,3 +119,19 @@ def test_a_password_in_a_url_that_cannot_be_read_is_not_repeated(tmp_path: Path)
     ended = CommandLine(tmp_path)("db", "check", BATCHWRIGHT_DATABASE=f"postgresql://me:{SECRET}%zz@h/d")
     assert (ended.code, SECRET in ended.err) == (2, False)
     assert "invalid percent-encoded token" in ended.err
+
+
+@pytest.mark.parametrize(
+    "words", [("list",), ("keys", "list"), ("work", "--progress", "plain"), ("serve", "--no-work")]
+)
+def test_a_database_that_does_not_answer_is_named_while_it_is_waited_for(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connections are taken, and nothing is ever said
+        place = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/batches"
+        command = CommandLine(tmp_path, BATCHWRIGHT_DATABASE=f"{place}?connect_timeout=3")
+        ended = command(*words)
+    said = " ".join(ended.err.split())
+    assert f"Waiting for the database {place}" in said
+    assert "to answer: each of its addresses is given 3 s (connect_timeout in the URL)." in said
+    assert (ended.code, "timeout expired" in said) == (1, True), said

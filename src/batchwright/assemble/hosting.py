@@ -29,7 +29,7 @@ class WorkerOrder:
     @asynccontextmanager
     async def __call__(self, say: Say) -> AsyncIterator[LoopWorker]:
         settings = self.settings.thaw()
-        async with open_machine(settings) as machine, swept(machine, say) if self.sweeps else nullcontext():
+        async with open_machine(settings, say=say) as machine, swept(machine, say) if self.sweeps else nullcontext():
             machine.find_price.load()
             async with working(machine, say, stays=True) as worker:
                 yield worker

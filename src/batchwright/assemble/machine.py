@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
 from batchwright.assemble.home import store_mark, store_place
@@ -21,9 +23,10 @@ from batchwright.fabric.system import SystemChance, SystemClock, utc_day
 from batchwright.ports.store import BatchRow, Store
 from batchwright.settings import Settings
 from batchwright.store.file_locks import FileLocks
-from batchwright.store.open import open_store
+from batchwright.store.open import answers_within_s, open_store, shown_url
 
 MS = 1000
+TOLD_AFTER_S = 1.5
 THREADS = 2
 
 
@@ -48,13 +51,17 @@ class Machine:
 
 
 @asynccontextmanager
-async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIterator[Machine]:
-    """Opens the state folder and makes one pass of the sweeper, so that what fell due meanwhile has happened."""
+async def open_machine(
+    settings: Settings, *, threads: int = THREADS, say: Callable[[str], None] | None = None
+) -> AsyncIterator[Machine]:
+    """Opens the state folder and makes one pass of the sweeper, so that what fell due meanwhile has happened. `say` is
+    told, on another thread, where that takes long; None: stderr is."""
     clock, chance, locks = SystemClock(), SystemChance(), FileLocks(settings.state_dir)
     host = _host(settings, locks, chance)
     # Each thread may keep a connection, a page cache and zstd contexts of its own: few of them.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads, thread_name_prefix="work"))
-    store = open_store_of(settings, chance)
+    with told_if_late(settings, say or _say_on_stderr):
+        store = open_store_of(settings, chance)
     owner = WorkerId(f"{host}-{os.getpid()}", chance.hex_id(8))
     find_price = Prices(settings, clock)
     writer, reader = StoreThread("store-writer"), StoreThread("store-reader")
@@ -106,6 +113,29 @@ async def open_machine(settings: Settings, *, threads: int = THREADS) -> AsyncIt
         beats.close()
         reader.close()
         store.close()
+
+
+@contextmanager
+def told_if_late(settings: Settings, say: Callable[[str], None]) -> Iterator[None]:
+    """Says what is waited for, and for how long, where a database does not answer soon."""
+    if not settings.database:
+        yield
+        return
+    within_s = answers_within_s(settings.database)
+    bound = f"each of its addresses is given {within_s:g} s (connect_timeout in the URL)" if within_s else "without end"
+    text = f"Waiting for the database {shown_url(settings.database)} to answer: {bound}."
+    timer = threading.Timer(TOLD_AFTER_S, say, (text,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _say_on_stderr(text: str) -> None:
+    with suppress(OSError, ValueError):  # closed, or nobody reads it
+        print(text, file=sys.stderr, flush=True)
 
 
 def open_store_of(settings: Settings, chance: SystemChance) -> Store:

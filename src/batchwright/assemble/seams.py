@@ -64,7 +64,11 @@ async def seams_here(
     loop = asyncio.get_running_loop()
     try:
         with interrupts_of_process(loop) as interrupts:
-            async with open_machine(settings) as machine, AsyncExitStack() as stack, swept(machine, display.say):
+            async with (
+                open_machine(settings, say=display.say) as machine,
+                AsyncExitStack() as stack,
+                swept(machine, display.say),
+            ):
                 yield (
                     machine,
                     Seams(

@@ -110,7 +110,7 @@ async def serve_until(
     """Serves until `interrupts` counts one, or the service or its worker ends by itself."""
     log = ServiceLog(settings.serving.log, clock=SystemClock(), write=say, show=show)
     async with (
-        open_machine(settings, threads=THREADS) as machine,
+        open_machine(settings, threads=THREADS, say=log.say) as machine,
         swept(machine, log.say, retention_s=settings.serving.retention_s),
         AsyncExitStack() as stack,
     ):

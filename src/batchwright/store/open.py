@@ -123,6 +123,14 @@ def upgrade_store(place: Path | str) -> bool:
         connections.close()
 
 
+def answers_within_s(url: str) -> float:
+    """How long an address of the database is given to answer a new connection. Raises UsageError for a URL that cannot
+    be read."""
+    from batchwright.store.postgres_driver import connect_timeout_s
+
+    return connect_timeout_s(url)
+
+
 def connect(place: Path | str) -> Connections:
     """As `open_store` finds it: nothing is looked at or made but the folder of a state file."""
     if is_database_url(place):

@@ -96,12 +96,28 @@ def dial(url: str) -> Bounded:
         # What a URL may say has more types than the stubs know by name.
         connection = Bounded.connect(**{**DEFAULTS, **given}, autocommit=True, prepare_threshold=None)  # type: ignore[arg-type]
     except psycopg.ProgrammingError as error:  # of libpq, before anything was sent
-        raise UsageError(
-            f"the database's URL (--database, BATCHWRIGHT_DATABASE or `database` in config.toml) cannot be read: "
-            f"{_words_of(error, url)}. Expected postgresql://USER@HOST/NAME, with libpq's parameters after a ? if any"
-        ) from None
+        raise _unreadable(error, url) from None
     register(connection)
     return connection
+
+
+def connect_timeout_s(url: str) -> float:
+    """What a connection is given at each address, as libpq takes it; 0: any time. Raises UsageError as `dial`."""
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(url).get("connect_timeout") or DEFAULTS["connect_timeout"]
+    except psycopg.ProgrammingError as error:
+        raise _unreadable(error, url) from None
+    try:
+        return max(0.0, float(str(given)))
+    except ValueError:
+        return 0.0  # libpq refuses it in its own words
+
+
+def _unreadable(error: psycopg.ProgrammingError, url: str) -> UsageError:
+    return UsageError(
+        f"the database's URL (--database, BATCHWRIGHT_DATABASE or `database` in config.toml) cannot be read: "
+        f"{_words_of(error, url)}. Expected postgresql://USER@HOST/NAME, with libpq's parameters after a ? if any"
+    )
 
 
 def _words_of(error: psycopg.ProgrammingError, url: str) -> str:
