@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from batchwright.core.errors import UsageError
+from batchwright.fabric import ray
+from batchwright.fabric.fleet import RayPlan
 from support.clusters import StandingCluster
 from support.command_line import CommandLine, Started
 from support.left_behind import children_of, holds, is_alive, is_settled, leave_batch, listens_beyond, wait_for_end
@@ -94,6 +97,8 @@ def test_a_fleet_stays_on_a_cluster_until_it_is_ended(tmp_path: Path) -> None:
         assert ended.code == 0, ended.err
         assert "1 workers, 1 to 2" in ended.out
         assert "worker-1 (" in ended.out
+        ended = command("ray", "up", "--ray-cpus", "0.5", "--ray-max", "3")
+        assert "Workers on the Ray cluster: 1 to 3" in ended.err, "the bounds that hold now"
         refused = command("ray", "up", PYTHONPATH=cluster.other_code(tmp_path / "other", command))
         assert refused.code == 2
         assert "the workers of a fleet are all of one" in refused.err
@@ -120,3 +125,11 @@ def test_what_cannot_be_is_refused_in_a_sentence(
     assert ended.code == code, ended.err
     assert text in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_a_cluster_that_lets_nobody_in_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "JOIN_AND_LEAVE", "import threading; threading.Event().wait()")
+    monkeypatch.setattr(ray, "JOINS_S", 0.5)
+    plan = RayPlan(address="auto", fleet="f", least=1, most=1, cpus=1.0, one_machine=True)
+    with pytest.raises(UsageError, match=r"began is that command's alone.* give HOST:PORT"), ray.joined(plan):
+        pass

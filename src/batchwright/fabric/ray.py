@@ -11,6 +11,8 @@ import os
 import secrets
 import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -40,6 +42,9 @@ QUIET_ENVIRONMENT = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
 }
 HEAD_ANSWERS_S = 5.0
+JOINS_S = 20.0
+"""For a cluster found on this machine: Ray is imported and joins in some 4 s."""
+JOIN_AND_LEAVE = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_level='ERROR'); ray.shutdown()"
 LOCAL_ENVIRONMENT = {
     "RAY_worker_niceness": "0",  # workers are what the cluster is for; late heartbeats would cost them their lease
     "RAY_gcs_rpc_server_reconnect_timeout_s": str(HEAD_GONE_S),
@@ -237,7 +242,8 @@ def _check_head(address: str) -> None:
     """Ray itself would try for a minute. Raises UsageError where nobody listens."""
     host, _, port = address.rpartition(":")
     if not host:
-        return  # `auto`
+        _check_auto(address)
+        return
     host = host.strip("[]")
     if host == "localhost" or host.startswith("127.") or host == "::1":
         os.environ.update(LOOPBACK_ENVIRONMENT)
@@ -247,6 +253,21 @@ def _check_head(address: str) -> None:
         raise UsageError(
             f"the Ray cluster {address} cannot be joined: {error}. Expected HOST:PORT of its head, as `ray status` and "
             "`ray start` show it"
+        ) from error
+
+
+def _check_auto(address: str) -> None:
+    """Whichever cluster Ray finds here is tried by a process of its own, for Ray waits without end before one that does
+    not let it in. Raises UsageError then; any other refusal is told when it is joined."""
+    try:
+        subprocess.run(
+            [sys.executable, "-c", JOIN_AND_LEAVE, address], check=False, capture_output=True, timeout=JOINS_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(
+            f"the Ray cluster that this machine is a node of did not let this process join it within {JOINS_S:g} s. "
+            "One that `batchwright work --ray` began is that command's alone and ends with it: end that command "
+            "instead. Expected a cluster begun with `ray start`: give HOST:PORT of its head, as `ray start` showed it"
         ) from error
 
 

@@ -19,7 +19,7 @@ import socket
 import threading
 from collections import Counter, deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -142,6 +142,7 @@ class KeeperActor:
 
     def change(self, plan: RayPlan) -> None:
         self._plan, self._drained = plan, None
+        self._view = replace(self._view, least=plan.least, most=plan.most)
         self._wake.set()
 
     def drain(self, grace: bool) -> None:
@@ -176,7 +177,7 @@ class KeeperActor:
         self._texts.append((self._told, text))
 
     def _look(self, to_do: int) -> None:
-        plan, handles = self._plan, workers_here()
+        handles = workers_here()
         actors = self._ask(handles)
         if self._drained is not None:
             for actor in actors:
@@ -188,8 +189,8 @@ class KeeperActor:
             self._scale(handles, [actor for actor in actors if not actor.draining], to_do)
         self._view = FleetView(
             code=self._code,
-            least=plan.least,
-            most=plan.most,
+            least=self._plan.least,
+            most=self._plan.most,
             to_do=to_do,
             answered=sum(self._answered.values()),
             actors=tuple(actors),
