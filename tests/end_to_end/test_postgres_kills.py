@@ -117,7 +117,7 @@ def goes_away(folder: Path, server: PostgresServer) -> None:
         server.shut(shared.url)
         vendor.set(hold=False)
         run.wait_for("waits for the database")
-        run.wait_for_match("(?s)((?:heartbeat failed.*){5})")
+        run.wait_for("by now)")  # half a minute later
         assert service.http.get("/readyz").status_code == 503
         server.open(shared.url)
         ended = run.end()

@@ -292,7 +292,7 @@ def test_a_round_that_the_gate_stops_says_how_many_rows_it_left(
         ("retry", b'{"round": ' + b"9" * 400 + b"}", "INVALID_REQUEST"),
         ("retry", b"\xff\xfe", "INVALID_JSON"),
         ("retry", b'"retry"', "INVALID_REQUEST"),
-        ("pause", b'{"reason": null}', "INVALID_REQUEST"),
+        ("pause", b'{"reason": 1}', "INVALID_REQUEST"),
         ("pause", b'{"reason": "\\ud800"}', "WRONG_STATE"),
         ("pause", b'{"reason": "' + b"x" * 70_000 + b'"}', "BODY_TOO_LARGE"),
         ("resume", b'{"max_cost_usd": 1e308}', "INVALID_REQUEST"),

@@ -13,6 +13,7 @@ import pytest
 
 from batchwright.core.targets import read_allowed
 from batchwright.core.webhooks import RETRY_AFTER_S, SPREAD
+from batchwright.engine.outages import Outages
 from batchwright.engine.outbox import MAX_OUT, Outbox, OutboxParts, outbox_lock_name
 from batchwright.engine.targets import CheckedTargets
 from batchwright.engine.writer import StoreThread
@@ -140,6 +141,7 @@ async def bench(
         locks=FileLocks(folder),
         render=message,
         report=reports.append,
+        outages=Outages(),
     )
     try:
         outbox = Outbox(parts, host="here", incarnation=incarnation)

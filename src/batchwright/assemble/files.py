@@ -42,6 +42,7 @@ async def open_files(
                 max_row_bytes=ceilings.row_bytes,
                 claimable=machine.batches.claimable,
                 report=say,
+                outages=machine.outages,
             )
         )
         running = asyncio.create_task(intakes.run(), name="intakes of files")

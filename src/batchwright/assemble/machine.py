@@ -17,6 +17,7 @@ from batchwright.assemble.prices import Prices, may_state_cost_of
 from batchwright.core.errors import ObjectsAway
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.batches import StoreBatches
+from batchwright.engine.outages import Outages
 from batchwright.engine.sweeper import Sweeper, run_lock_name
 from batchwright.engine.writer import StoreThread
 from batchwright.fabric.system import SystemChance, SystemClock, utc_day
@@ -48,6 +49,7 @@ class Machine:
     sweeper: Sweeper
     find_price: Prices
     host: str
+    outages: Outages
 
 
 @asynccontextmanager
@@ -107,6 +109,7 @@ async def open_machine(
             sweeper=sweeper,
             find_price=find_price,
             host=host,
+            outages=Outages(),
         )
     finally:
         writer.close()

@@ -40,4 +40,10 @@ async def _sweep(machine: Machine, thread: StoreThread, say: Say, *, keep_ended_
             await machine.writer.do(lambda: set_clock(machine.clock, machine.store))
             await thread.do(lambda: machine.sweeper.sweep(machine.clock.now_ms(), keep_ended_ms=keep_ended_ms))
         except BatchwrightError as error:
-            say(f"The sweeper's pass failed; the next is in {SWEEP_EVERY_S:g} s: {error}")
+            text = f"The sweeper's pass failed; one follows each {SWEEP_EVERY_S:g} s: {error}"
+            line = machine.outages.met("sweep", error, text, now_s=machine.clock.now_s())
+        else:
+            over = machine.outages.passed("sweep", machine.clock.now_s())
+            line = over and f"{over}; the sweeper goes on"
+        if line:
+            say(line)

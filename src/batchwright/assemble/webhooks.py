@@ -45,6 +45,7 @@ async def delivering(machine: Machine, targets: CheckedTargets, say: Callable[[s
         locks=machine.locks,
         render=message,
         report=say,
+        outages=machine.outages,
     )
     outbox = Outbox(parts, host=machine.host, incarnation=incarnation)
     running = asyncio.create_task(outbox.run(), name="outbox")

@@ -104,6 +104,7 @@ def build_worker(
             chance=machine.chance,
             day_of=utc_day,
             report=say,
+            outages=machine.outages,
             figures=figures or WorkerFigures(),
             trace=trace,
         ),

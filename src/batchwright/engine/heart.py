@@ -72,10 +72,14 @@ class Heart:
             try:
                 heard = await self._beat()
             except BatchwrightError as error:
-                self._worker.parts.report(f"heartbeat failed: {error}")
+                parts = self._worker.parts
+                if line := parts.outages.met("heartbeat", error, f"heartbeat failed: {error}", now_s=asked_s):
+                    parts.report(line)
                 # Sooner than else: where a database comes back, whoever is late is taken for dead.
                 patience_s = self._worker.settings.heartbeat_s / 5
                 continue
+            if over := self._worker.parts.outages.passed("heartbeat", self._clock.now_s()):
+                self._worker.parts.report(f"{over}; the worker goes on")
             if heard is None:
                 self._worker.fail(
                     WorkerGone("this worker was taken for dead and replaced; another goes on with its rows")

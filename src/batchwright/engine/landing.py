@@ -44,8 +44,6 @@ class Landing:
         """When one is due that a desk without a reserved row waits for."""
         self._away_since_s: float | None = None
         """When a commit first found one of what it needs away; None: not so, as far as is known."""
-        self._awaited = ""
-        """Which of them."""
 
     async def land(self, proposal: Proposal) -> Landed:
         """Commits, and where that fails tries again: the same checkpoint, sending nothing meanwhile.
@@ -70,16 +68,18 @@ class Landing:
                     waited += 1
                 else:
                     tried += 1
-                    self._parts.report(f"checkpoint {proposal.number} failed ({error}); try {tried} of {COMMIT_TRIES}")
+                    self._tell(
+                        error, f"checkpoint {proposal.number} failed ({error}); it is tried {COMMIT_TRIES} times"
+                    )
                 if await self._has_landed(proposal.number):
                     raise WorkerGone(f"a commit's reply was lost: {error}; nothing of it is lost") from error
                 if tried == COMMIT_TRIES:
                     raise
                 await self._clock.sleep(self._worker.settings.heartbeat_s / 10 * min(tried + waited, COMMIT_TRIES))
                 continue
-            if self._away_since_s is not None:
-                self._away_since_s = None
-                self._parts.report(f"{self._awaited} is there again; the worker goes on")
+            self._away_since_s = None
+            if over := self._parts.outages.passed("checkpoint", self._clock.now_s()):
+                self._parts.report(f"{over}; the worker goes on")
             self.number = proposal.number
             self.lasted_s = lasted_s = self._clock.now_s() - started_s
             self.landed_ms = self._clock.now_ms()
@@ -93,18 +93,23 @@ class Landing:
             return landed
 
     def _waits_for_it(self, number: int, error: StoreError) -> bool:
-        """Whether a commit that failed so is tried again without being counted. Said once for each time away."""
+        """Whether a commit that failed so is tried again without being counted. Told as an outage is."""
         if not isinstance(error, StoreAway) or self._worker.stopping:
             return False
         now_s = self._clock.now_s()
         if self._away_since_s is None:
             self._away_since_s = now_s
-            self._awaited = error.awaited
-            self._parts.report(
-                f"checkpoint {number} waits for {error.awaited}, for {AWAY_MAX_S / 60:g} minutes at most; nothing is "
-                f"sent meanwhile, and what was answered is kept: {error}"
-            )
+        self._tell(
+            error,
+            f"checkpoint {number} waits for {error.awaited}, for {AWAY_MAX_S / 60:g} minutes at most; nothing is "
+            f"sent meanwhile, and what was answered is kept: {error}",
+        )
         return now_s - self._away_since_s < AWAY_MAX_S
+
+    def _tell(self, error: StoreError, text: str) -> None:
+        # It alone says what becomes of rows.
+        if line := self._parts.outages.met("checkpoint", error, text, now_s=self._clock.now_s(), always=True):
+            self._parts.report(line)
 
     def _trace(self, proposal: Proposal, landed: Landed | None, duration_s: float) -> None:
         if (trace := self._parts.trace) is not None:

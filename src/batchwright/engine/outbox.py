@@ -17,6 +17,7 @@ from batchwright.core.errors import BatchwrightError
 from batchwright.core.targets import TargetRefused
 from batchwright.core.webhooks import RETRY_AFTER_S, EventType, next_attempt, signed_headers
 from batchwright.engine.batch_views import status_of
+from batchwright.engine.outages import Outages
 from batchwright.engine.writer import Writer
 from batchwright.ports.batches import BatchStatus
 from batchwright.ports.clock import Chance, Clock
@@ -54,6 +55,7 @@ class OutboxParts:
     locks: Locks
     render: Render
     report: Callable[[str], None]
+    outages: Outages
 
 
 def outbox_lock_name(host: str, incarnation: str) -> str:
@@ -106,11 +108,17 @@ class Outbox:
         await self._write(release)
 
     async def _claim_quietly(self) -> list[ClaimedDelivery]:
+        parts = self._parts
         try:
-            return await self._claim()
+            claimed = await self._claim()
         except BatchwrightError as error:
-            self._parts.report(f"Webhooks are not delivered now; the next look is in {LOOK_EVERY_S:g} s: {error}")
+            text = f"Webhooks are not delivered now; a look follows each {LOOK_EVERY_S:g} s: {error}"
+            if line := parts.outages.met("outbox", error, text, now_s=parts.clock.now_s()):
+                parts.report(line)
             return []
+        if over := parts.outages.passed("outbox", parts.clock.now_s()):
+            parts.report(f"{over}; webhooks are delivered")
+        return claimed
 
     async def _claim(self) -> list[ClaimedDelivery]:
         parts, room = self._parts, MAX_OUT - sum(self._out.values())

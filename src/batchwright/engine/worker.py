@@ -31,6 +31,7 @@ from batchwright.engine.heart import Heart
 from batchwright.engine.landing import Landing
 from batchwright.engine.lookout import Lookout
 from batchwright.engine.opening import Opening
+from batchwright.engine.outages import Outages
 from batchwright.engine.sender import Sender
 from batchwright.engine.traces import batch_span
 from batchwright.engine.worker_settings import CLAIM_MAX, CLAIM_MIN, OPEN_SEGMENTS_MAX, LaneLimits, WorkerSettings
@@ -68,6 +69,8 @@ class WorkerParts:
     """Counts what the worker does, for whoever watches the process."""
     trace: Trace | None = None
     """Told of checkpoints and of the work on batches; None: nobody is."""
+    outages: Outages = field(default_factory=Outages)
+    """What its process tells of them, whoever met them."""
     step: Callable[[str], None] = lambda name: None
     """Told before each named step; a test's world crashes here."""
 
