@@ -7,6 +7,7 @@ checkpoint that landed began. And the report owns up to at least as many possibl
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 from collections import Counter
@@ -20,6 +21,7 @@ import pytest
 from batchwright.core.batch_state import derive
 from batchwright.store.open import open_store
 from support.command_line import CommandLine, Ended, Started, content
+from support.left_behind import leave_batch
 from support.scripted_vendor import ScriptedVendor
 from support.together import Together
 from support.watched_command import read_account
@@ -287,3 +289,19 @@ def test_killed_while_a_retry_begins_and_runs(begun: Together) -> None:
 @pytest.mark.parametrize("which", ["run and work", "work and work"])
 def test_one_of_two_workers_killed(begun: Together, which: str) -> None:
     begun.result(which)
+
+
+def test_rows_that_were_out_at_a_kill_count_that_attempt_when_they_are_cancelled(tmp_path: Path) -> None:
+    command = CommandLine(tmp_path)
+    with ScriptedVendor() as vendor:
+        leave_batch(command, vendor, 40)
+    assert command("cancel", "@last").code == 0
+    status = command("status", "--json").report
+    assert status["cancelled"] == 40
+    assert status["attempts"] > 0
+    command("export", "@last", "-o", "ended.jsonl", "--force")
+    lines = [json.loads(line) for line in (command.folder / "ended.jsonl").read_text().splitlines()]
+    assert sum(line["attempts"] for line in lines) == status["attempts"]
+    assert all(bool(line["attempts"]) is line["error"]["may_have_been_sent"] for line in lines)
+    shown = [line.split("\t") for line in command("rows", "@last", "--limit", "0").out.splitlines()]
+    assert sum(int(cells[3]) for cells in shown) == status["attempts"]

@@ -148,7 +148,7 @@ def _cells(view: RowView) -> tuple[Any, ...]:
         screen.count_cell(view.request_index),
         screen.text_cell(view.input.custom_id or ""),
         screen.text_cell("ok" if name == "plain" else f"ok, {name}" if row_map.is_success(view.byte) else name),
-        screen.count_cell(record.attempts if record is not None else 0),
+        screen.count_cell(view.attempts),
         screen.cost_cell(record.cost_picousd if record is not None else 0, complete=complete),
         screen.text_cell(_text_of(view)),
         screen.text_cell(record.met if record is not None else ""),

@@ -34,3 +34,10 @@ class RowView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Perhaps without its body and columns, where the reader asked for those of other rows only."""
     may_have_been_sent: bool = False
     """For cancelled, expired and stopped rows: it was out at the end, or an attempt of it is in doubt."""
+    out_at_end: bool = False
+    """Of such a row: its worker was lost with it out, and nobody has noted that attempt in its record."""
+
+    @property
+    def attempts(self) -> int:
+        """Requests that may have been sent for it."""
+        return (self.record.attempts if self.record is not None else 0) + self.out_at_end

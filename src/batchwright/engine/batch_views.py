@@ -79,6 +79,7 @@ def views_of(segment: SegmentView, within: range, wanted: frozenset[int] | None)
             record=find_record(position),
             input=rows[position],
             may_have_been_sent=byte in closing and _may_have_been_sent(segment, position),
+            out_at_end=byte in closing and segment.reserved[position] == row_map.RESERVED,
         )
         for position in places
         if (byte := bytes_[position]) in chosen

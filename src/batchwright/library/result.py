@@ -90,7 +90,7 @@ def result_of(view: RowView) -> Result:
             cached_tokens=_known(record.cached_tokens if record is not None else UNKNOWN),
         ),
         cost_usd=_cost_of(record),
-        attempts=record.attempts if record is not None else 0,
+        attempts=view.attempts,
         raw_response=body,
     )
 

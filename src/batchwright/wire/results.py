@@ -142,7 +142,7 @@ def _other_line(view: RowView, region: bytes, *, response: bool = True) -> bytes
         string(record.vendor) if record is not None and record.vendor else NULL,
         region,
         _error(view) if ended else NULL,
-        record.attempts if record is not None else 0,
+        view.attempts,
         b"" if record is None else _met(record),
         answer,
     )

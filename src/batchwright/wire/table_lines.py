@@ -116,7 +116,7 @@ def _added(view: RowView) -> list[str]:
         _tokens(record.prompt_tokens if record is not None else -1),
         _tokens(record.completion_tokens if record is not None else -1),
         "" if cost == NULL else cost.decode(),
-        str(record.attempts if record is not None else 0),
+        str(view.attempts),
     ]
 
 
