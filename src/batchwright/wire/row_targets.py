@@ -75,7 +75,10 @@ class Targets:
         ]
         listed = f"configured: {', '.join(vendors)}" if vendors else "no endpoint can be used"
         return Problem(
-            "unroutable", f"{named}; {listed}. The local server's model is {local_model(destinations)}", "body.model"
+            "unroutable",
+            # Asked through a service, "local" is where that runs, not where this is read.
+            f"{named}; {listed}. The model of the machine that takes the rows in is {local_model(destinations)}",
+            "body.model",
         )
 
 
