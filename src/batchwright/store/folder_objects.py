@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from batchwright.core.errors import ObjectsAway, StoreError
+from batchwright.core.errors import BodyLost, ObjectsAway, StoreError
 from batchwright.ports.blobs import ListedObject
 
 PART = ".part"
@@ -85,6 +85,11 @@ class FolderObjects:
                 for offset, length in spans:
                     file.seek(offset)
                     found.append(file.read(length))
+                    if len(found[-1]) != length:
+                        raise BodyLost(
+                            f"The object store {self.url}: the object {name} is shorter than what was written. Restore "
+                            "it from a copy."
+                        )
                 return found
         except FileNotFoundError as error:
             raise self._absent(name, error) from error
