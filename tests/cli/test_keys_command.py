@@ -74,7 +74,15 @@ def test_an_accounts_share_is_set_shown_and_taken_back(invoke: Invoke) -> None:
     assert invoke("keys", "share", "bob", "--in-flight", "0").stderr == "bob: weight 1, no bound.\n"
 
 
-@pytest.mark.parametrize("options", [("--weight", "0"), ("--weight", "101"), ("--in-flight", "-1")])
+@pytest.mark.parametrize(
+    "options",
+    [("--weight", "0"), ("--weight", "101"), ("--weight", "nan"), ("--in-flight", "-1"), ("--in-flight", "9" * 20)],
+)
 def test_a_share_out_of_bounds_is_refused(invoke: Invoke, options: tuple[str, str]) -> None:
     result = invoke("keys", "share", "bob", *options)
     assert (result.exit_code, options[0] in result.stderr) == (2, True)
+
+
+def test_a_pace_out_of_bounds_is_refused(invoke: Invoke) -> None:
+    result = invoke("keys", "create", "--rpm", "9" * 20)
+    assert (result.exit_code, "--rpm" in result.stderr) == (2, True)
