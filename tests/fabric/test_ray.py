@@ -88,11 +88,12 @@ def test_a_fleet_stays_on_a_cluster_until_it_is_ended(tmp_path: Path) -> None:
         ended = command("ray", "up", "--ray-cpus", "0.5")
         assert ended.code == 0, ended.err
         assert "Workers on the Ray cluster: 1 to 2" in ended.err
+        assert "Workers on the Ray cluster: 1 to 3" in command("ray", "up", "--ray-cpus", "0.5", "--ray-max", "3").err
         begun = command.start("watch", "@last", "--progress", "none").end()
         assert begun.code == 0, begun.err
         ended = command("ray", "status")
         assert ended.code == 0, ended.err
-        assert "1 workers, 1 to 2" in ended.out
+        assert "1 workers, 1 to 3" in ended.out
         assert "worker-1 (" in ended.out
         refused = command("ray", "up", PYTHONPATH=cluster.other_code(tmp_path / "other", command))
         assert refused.code == 2

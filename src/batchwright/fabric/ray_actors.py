@@ -19,7 +19,7 @@ import socket
 import threading
 from collections import Counter, deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -142,6 +142,7 @@ class KeeperActor:
 
     def change(self, plan: RayPlan) -> None:
         self._plan, self._drained = plan, None
+        self._view = replace(self._view, least=plan.least, most=plan.most)
         self._wake.set()
 
     def drain(self, grace: bool) -> None:
