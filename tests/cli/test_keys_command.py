@@ -94,7 +94,15 @@ def test_keys_are_listed_with_their_accounts_share(
     assert "AT ONCE" not in invoke("keys", "list").stdout, "nobody has any"
 
 
-@pytest.mark.parametrize("options", [("--weight", "0"), ("--weight", "101"), ("--in-flight", "-1")])
+@pytest.mark.parametrize(
+    "options",
+    [("--weight", "0"), ("--weight", "101"), ("--weight", "nan"), ("--in-flight", "-1"), ("--in-flight", "9" * 20)],
+)
 def test_a_share_out_of_bounds_is_refused(invoke: Invoke, options: tuple[str, str]) -> None:
     result = invoke("keys", "share", "bob", *options)
     assert (result.exit_code, options[0] in result.stderr) == (2, True)
+
+
+def test_a_pace_out_of_bounds_is_refused(invoke: Invoke) -> None:
+    result = invoke("keys", "create", "--rpm", "9" * 20)
+    assert (result.exit_code, "--rpm" in result.stderr) == (2, True)

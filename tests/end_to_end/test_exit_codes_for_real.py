@@ -186,10 +186,12 @@ def test_ctrl_c_once_finishes_what_is_in_flight(runs: Runs) -> None:
     [
         ([signal.SIGTERM], (), 0),
         ([signal.SIGINT], (), 0),
+        ([signal.SIGHUP], (), 0),
+        ([signal.SIGHUP], ("--processes", "2"), 0),
         ([signal.SIGTERM], ("--until-idle",), 130),
         ([signal.SIGTERM, signal.SIGINT], (), 130),
     ],
-    ids=["SIGTERM", "SIGINT", "not idle yet", "twice"],
+    ids=["SIGTERM", "SIGINT", "SIGHUP", "SIGHUP of processes", "not idle yet", "twice"],
 )
 def test_a_worker_that_is_told_to_end_has_done_what_it_was_asked(
     runs: Runs, signals: list[signal.Signals], options: tuple[str, ...], code: int
@@ -231,15 +233,19 @@ def test_ctrl_c_twice_stops_now(runs: Runs) -> None:
     assert last.report["possible_double_payments"] == 8
 
 
-def test_sigterm_is_as_ctrl_c(runs: Runs) -> None:
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGHUP, signal.SIGHUP]])
+def test_other_signals_are_as_ctrl_c(runs: Runs, signals: list[signal.Signals]) -> None:
     runs.vendor.set(hold=True)
     runs.write([f"w{n}" for n in range(10)])
     started = runs.start("-c", "2")
     started.until(runs.vendor, lambda vendor: vendor.in_flight == 2)
-    os.kill(started.process.pid, signal.SIGTERM)
-    started.wait_for("stopping")
+    for number in signals:
+        os.kill(started.process.pid, number)
+        started.wait_for("stopping")
     runs.vendor.release()
-    assert started.end().code == 130
+    ended = started.end()
+    assert ended.code == 130
+    assert "2 of 10 rows are done" in ended.err
 
 
 # --------------------------------------------------------------------------------------- the same command, and others

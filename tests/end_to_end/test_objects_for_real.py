@@ -73,8 +73,9 @@ def test_a_project_names_no_object_store(command: CommandLine) -> None:
     assert "is taken from the environment or your own config.toml" in command("list").err
 
 
-def test_a_worker_waits_for_a_store_that_is_away_and_sends_nothing_meanwhile(
-    tmp_path: Path, object_server: ObjectServer
+@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.FORBIDDEN])
+def test_a_worker_waits_for_a_store_that_is_away_or_refuses_and_sends_nothing_meanwhile(
+    tmp_path: Path, object_server: ObjectServer, fault: Fault
 ) -> None:
     with fault_proxy(object_server.port) as proxy, ScriptedVendor() as vendor:
         command = CommandLine(tmp_path, **KEYS)
@@ -85,7 +86,7 @@ def test_a_worker_waits_for_a_store_that_is_away_and_sends_nothing_meanwhile(
             "run", "rows.jsonl", "-o", "out.jsonl", *to, *away, BATCHWRIGHT_CHECKPOINT_INTERVAL="20ms"
         )
         running.until(vendor, lambda seen: len(seen.hits) >= 8)
-        proxy.always = Fault.UNAVAILABLE
+        proxy.always = fault
         running.wait_for("waits for the object store")
         sent = len(vendor.hits)
         assert sent < ROWS

@@ -91,11 +91,12 @@ def test_a_fleet_stays_on_a_cluster_until_it_is_ended(tmp_path: Path) -> None:
         ended = command("ray", "up", "--ray-cpus", "0.5")
         assert ended.code == 0, ended.err
         assert "Workers on the Ray cluster: 1 to 2" in ended.err
+        assert "Workers on the Ray cluster: 1 to 3" in command("ray", "up", "--ray-cpus", "0.5", "--ray-max", "3").err
         begun = command.start("watch", "@last", "--progress", "none").end()
         assert begun.code == 0, begun.err
         ended = command("ray", "status")
         assert ended.code == 0, ended.err
-        assert "1 workers, 1 to 2" in ended.out
+        assert "1 workers, 1 to 3" in ended.out
         assert "worker-1 (" in ended.out
         ended = command("ray", "up", "--ray-cpus", "0.5", "--ray-max", "3")
         assert "Workers on the Ray cluster: 1 to 3" in ended.err, "the bounds that hold now"

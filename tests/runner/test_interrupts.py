@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 
 import pytest
 
@@ -31,6 +32,24 @@ def test_signals_are_counted_and_wake_who_waits() -> None:
     finally:
         loop.close()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
+def test_a_terminal_that_is_closed_counts_once_and_not_under_nohup() -> None:
+    async def scene() -> int:
+        with interrupts_of_process(asyncio.get_running_loop()) as interrupts:
+            signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGHUP)
+            return interrupts.count
+
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        for handler, counted in ((signal.SIG_DFL, 1), (signal.SIG_IGN, 0)):
+            signal.signal(signal.SIGHUP, handler)
+            assert asyncio.run(scene()) == counted
+            assert signal.getsignal(signal.SIGHUP) is handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_before_anything_is_durable_an_interrupt_raises_at_once() -> None:

@@ -52,6 +52,19 @@ def test_a_large_export_is_written_once_and_given_as_a_link(
         assert asked(service, batch_id)["content"] is None
 
 
+def test_a_link_ends_with_its_batch(tmp_path: Path, object_server: ObjectServer, url: str) -> None:
+    with serving(
+        tmp_path, ceilings=Ceilings(export_bytes=100), user=settings_of(url, object_server.endpoint)
+    ) as service:
+        gone, stays = (service.submit(chats(3)) for _ in range(2))
+        for batch_id in (gone, stays):
+            service.ended(batch_id)
+        links = [linked(service, batch_id) for batch_id in (gone, stays)]
+        service.post(f"{BATCH}/delete/{gone}")
+        assert [httpx.get(link, trust_env=False).status_code for link in links] == [404, 200]
+        assert all(f"/export/{stays}/" in name for name in object_server.names(url) if "/export/" in name)
+
+
 def test_what_fits_the_envelope_has_no_link(tmp_path: Path, object_server: ObjectServer, url: str) -> None:
     with serving(tmp_path, user=settings_of(url, object_server.endpoint)) as service:
         batch_id = service.submit(chats(3))

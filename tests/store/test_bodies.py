@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from batchwright.core.errors import ObjectsAway, StoreError
+from batchwright.core.batch_state import PauseCause
+from batchwright.core.errors import BodyLost, ObjectsAway, StoreError
 from batchwright.ports.blobs import ListedObject, Objects
 from batchwright.ports.store import ClaimRequest
 from batchwright.store import blobs, bodies, checkpointing, objects_sweep, parts
@@ -307,6 +308,101 @@ def test_an_object_that_is_lost_is_named(objects: Counted) -> None:
     store._bodies._cache.clear()
     with pytest.raises(StoreError, match=f"has no object {name}, which holds answers"):
         list(store.read_segments("batch_a"))
+    store.close()
+
+
+def spoil(objects: Counted, name: str, how: str) -> bytes:
+    """Returns what it was."""
+    whole = objects._objects.get(name)
+    match how:
+        case "deleted":
+            objects._objects.delete([name])
+        case "cut":
+            objects._objects.put(name, whole[: len(whole) // 2])
+        case "replaced":
+            objects._objects.put(name, bytes(len(whole)))
+        case _:
+            middle = len(whole) // 3
+            objects._objects.put(name, whole[:middle] + bytes([whole[middle] ^ 0x55]) + whole[middle + 1 :])
+    return whole
+
+
+SPOILT = ("deleted", "cut", "replaced", "changed")
+
+
+@pytest.mark.parametrize("how", SPOILT)
+@pytest.mark.parametrize("whole_bytes", [bodies.WHOLE_BYTES, 1])
+def test_a_batch_whose_input_is_lost_is_paused_and_holds_up_no_other(
+    objects: Counted, monkeypatch: pytest.MonkeyPatch, how: str, whole_bytes: int
+) -> None:
+    monkeypatch.setattr(bodies, "INLINE_BYTES", 0)
+    monkeypatch.setattr(bodies, "WHOLE_BYTES", whole_bytes)
+    store = opened(objects)
+    submit(store, "batch_a", [new_segment(0)])
+    submit(store, "batch_b", [new_segment(0)])
+    name = named(store)["input/batch_a/0"]
+    before = spoil(objects, name, how)
+    worker = Worker(store)
+    assert worker.run() + worker.run() == 1, "a claim that meets the loss may come back with nothing"
+    (pause,) = store.get_batch("batch_a").pauses
+    assert pause.cause is PauseCause.BODIES
+    assert "Restore" in pause.reason
+    assert store.get_batch("batch_b").facts.settled
+
+    store.resume_batch("batch_a", frozenset({PauseCause.BODIES}))
+    assert worker.run() == 0, "it is still lost"
+    objects._objects.put(name, before)
+    store.resume_batch("batch_a", frozenset({PauseCause.BODIES}))
+    assert worker.run() == 1
+    assert store.get_batch("batch_a").facts.settled
+    assert [store.check(batch) for batch in ("batch_a", "batch_b")] == [[], []]
+    store.close()
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_rows_in_doubt_whose_records_are_lost_pause_their_batch_alone(objects: Counted, how: str) -> None:
+    store = opened(objects)
+    submit(store, "batch_a", [new_segment(0)])
+    lost = Worker(store, "lost")
+    held = lost.one()
+    lost.checkpoint(held.reserve(0, 1, 2, 3).change())
+    lost.checkpoint(held.answer(0).change())
+    store.mark_dead([lost.id])
+    submit(store, "batch_b", [new_segment(0)])
+    (name,) = [each for key, each in named(store).items() if key.startswith("part/")]
+    store._bodies._cache.clear()
+    before = spoil(objects, name, how)
+    worker = Worker(store, "other")
+    assert worker.run() == 1
+    assert [pause.cause for pause in store.get_batch("batch_a").pauses] == [PauseCause.BODIES]
+    objects._objects.put(name, before)
+    store.resume_batch("batch_a", frozenset({PauseCause.BODIES}))
+    assert worker.run() == 1
+    assert store.get_batch("batch_a").facts.settled
+    assert [store.check(batch) for batch in ("batch_a", "batch_b")] == [[], []]
+    store.close()
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_answers_that_are_lost_hold_up_no_end_of_their_segment(
+    objects: Counted, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(parts, "MERGE_ABOVE", 1)
+    store = opened(objects)
+    submit(store, "batch_a", [new_segment(0)])
+    worker = Worker(store)
+    held = worker.one()
+    worker.checkpoint(held.reserve(0, 1, 2, 3).change())
+    worker.checkpoint(held.answer(0).change())
+    (name,) = there(objects)
+    store._bodies._cache.clear()
+    before = spoil(objects, name, how)
+    assert worker.checkpoint(held.answer(1, 2, 3).change()).settled == ["batch_a"]
+    with pytest.raises(BodyLost):
+        list(store.read_segments("batch_a"))
+    objects._objects.put(name, before)
+    assert store.check("batch_a") == []
+    assert len(list(store.read_segments("batch_a"))) == 1
     store.close()
 
 

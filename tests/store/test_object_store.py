@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from batchwright.core.errors import ObjectsAway, StoreError, UsageError
+from batchwright.core.errors import BodyLost, ObjectsAway, ObjectsRefuse, StoreError, UsageError
 from batchwright.ports.blobs import Objects
 from batchwright.store import object_store
+from batchwright.store.folder_objects import FolderObjects
 from batchwright.store.object_store import ObjectPlace, open_objects
 from support.fault_proxy import Fault, FaultProxy, fault_proxy
 from support.google_server import BUCKET as GOOGLE_BUCKET
@@ -59,6 +60,14 @@ def test_an_object_is_there_until_it_is_deleted(objects: Objects) -> None:
         objects.get_ranges("state/part/w/1/a-1", [(0, 1)])
 
 
+def test_ranges_beyond_the_end_of_an_object_are_told(objects: Objects) -> None:
+    objects.put("s/a", b"0123456789")
+    assert objects.get_ranges("s/a", [(2, 3), (8, 2)]) == [b"234", b"89"]
+    for span in ((8, 3), (20, 1)):
+        with pytest.raises(BodyLost, match="shorter than what was written"):
+            objects.get_ranges("s/a", [span])
+
+
 def test_listing_goes_on_after_any_name_and_meets_every_object_once(objects: Objects) -> None:
     names = ["s/a-b/1", "s/a/1", "s/a/2", "s/a.c/1", "s/b/1/x-1", "s/b/10/x-1", "s/b/2/x-1", "s/c"]
     for name in [*names, "s2/other", "r/other"]:
@@ -91,9 +100,8 @@ def test_a_store_that_stays_away_is_told_from_one_that_refuses(
     behind: Objects, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy.always = Fault.FORBIDDEN
-    with pytest.raises(StoreError, match="these credentials may not do that") as refused:
+    with pytest.raises(ObjectsRefuse, match="these credentials may not do that") as refused:
         behind.get("s/a")
-    assert not isinstance(refused.value, ObjectsAway)
     assert "test-key" not in str(refused.value)
 
 
@@ -118,6 +126,20 @@ def test_objects_of_a_folder_come_and_go_beside_each_other(tmp_path: Path) -> No
     with ThreadPoolExecutor(2) as pool:
         for running in [pool.submit(come_and_go, one, "a"), pool.submit(come_and_go, other, "b")]:
             running.result()
+
+
+def test_a_folder_that_went_is_away_and_is_not_made_anew(tmp_path: Path) -> None:
+    place, moved = tmp_path / "objects", tmp_path / "moved"
+    objects = FolderObjects(place)
+    objects.put("x/one", b"1")
+    place.rename(moved)
+    for ask in (lambda: objects.put("x/two", b"2"), lambda: objects.get("x/one")):
+        with pytest.raises(ObjectsAway):
+            ask()
+    assert not place.exists()
+    moved.rename(place)
+    objects.put("x/two", b"2")
+    assert objects.get("x/one") + objects.get("x/two") == b"12"
 
 
 def test_what_is_wrong_with_a_bucket_is_said(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:

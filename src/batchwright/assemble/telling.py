@@ -88,7 +88,7 @@ def _why(pause: Pause) -> str:
     match pause.cause:
         case PauseCause.LANE:
             return f"its rows wait for vendor {_lane_text(pause.lane)}"
-        case PauseCause.BUDGET | PauseCause.KEY_BUDGET:
+        case PauseCause.BUDGET | PauseCause.KEY_BUDGET | PauseCause.BODIES:
             return pause.reason
         case PauseCause.GATE:
             return "its first rows all failed in the same way"

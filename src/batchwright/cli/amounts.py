@@ -1,7 +1,8 @@
-"""Times, days and amounts of money on the command line, read as everywhere else."""
+"""Times, days, numbers and amounts of money on the command line, read as everywhere else."""
 
 from __future__ import annotations
 
+import math
 from datetime import date
 
 import click
@@ -38,3 +39,10 @@ def read_usd(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
         return read_amount(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def read_number(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
+    """Of an option with bounds, which `nan` passes."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("expected a number, found 'nan'")
+    return value

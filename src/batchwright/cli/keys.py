@@ -9,9 +9,10 @@ import click
 
 from batchwright.cli import amounts, options
 from batchwright.cli.table import Cell, Column
-from batchwright.core.fair_share import WEIGHT_MAX, WEIGHT_MIN, WEIGHT_ONE
+from batchwright.core.fair_share import IN_FLIGHT_MAX, WEIGHT_MAX, WEIGHT_MIN, WEIGHT_ONE
 from batchwright.core.money import usd_text
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope
+from batchwright.wire.infrai_keys import MAX_RPM
 
 if TYPE_CHECKING:
     from batchwright.assemble.keys import ListedKey
@@ -63,7 +64,7 @@ def keys_command() -> None:
 )
 @click.option(
     "--rpm",
-    type=click.IntRange(1),
+    type=click.IntRange(1, MAX_RPM),
     default=None,
     help="Requests a minute, at most; a tenth of them may come at once. [default: no bound]",
 )
@@ -183,11 +184,12 @@ def budget_command(key: str, usd: int) -> None:
 @click.option(
     "--weight",
     type=click.FloatRange(WEIGHT_MIN / WEIGHT_ONE, WEIGHT_MAX / WEIGHT_ONE),
+    callback=amounts.read_number,
     help="Of 2 accounts the one of 2 gets twice that of 1, which is everybody's. [default: as it is]",
 )
 @click.option(
     "--in-flight",
-    type=click.IntRange(0),
+    type=click.IntRange(0, IN_FLIGHT_MAX),
     help="Segments (of up to 500 rows) that workers may hold of it at once; 0: no bound. [default: as it is]",
 )
 def share_command(account: str, weight: float | None, in_flight: int | None) -> None:

@@ -57,7 +57,7 @@ class PauseFact:
     """One reason why a batch is paused."""
 
     cause: str
-    """user, gate, budget (its cap), key_budget or lane."""
+    """user, gate, budget (its cap), key_budget, lane or bodies (something stored of it is lost)."""
     reason: str
     """For a person: what happened and what to do."""
     since: datetime | None

@@ -65,6 +65,8 @@ class PauseCause(StrEnum):
     KEY_BUDGET = "key_budget"
     """The budget of the key it was submitted with does."""
     LANE = "lane"
+    BODIES = "bodies"
+    """Bytes that its rows need are gone or damaged where they lie."""
     UNKNOWN = "unknown"
     """Never stored: a service does not say it, or in a word that is not known here."""
 

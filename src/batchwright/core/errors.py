@@ -16,9 +16,11 @@
     └── StoreError           the state folder: too new, damaged, full, gone, on a network file system; or the
         │                    temporary one
         ├── WorkerGone       a worker has lost its hold on its rows; another may begin in its place
+        ├── BodyLost         bytes that rows or answers of a batch lie in are gone or damaged
         └── StoreAway        a database's server cannot be reached or takes nothing just now: what was asked may be
             │                asked again
             ├── ObjectsAway  the same of the object store of its bodies; nothing was written that names anything
+            │   └── ObjectsRefuse   it answers, and refuses: credentials, bucket, region
             └── DiskFull     the same of the disk that the state file is on
 
 Anything else that escapes is a bug of ours.
@@ -119,6 +121,13 @@ class WorkerGone(StoreError):
     pass
 
 
+class BodyLost(StoreError):
+    def __init__(self, message: str, batch_id: str = "") -> None:
+        """`batch_id`: whose they are, where that is known."""
+        super().__init__(message)
+        self.batch_id = batch_id
+
+
 class StoreAway(StoreError):
     awaited = "the database"
     """What is waited for, for a log."""
@@ -132,6 +141,11 @@ class ObjectsAway(StoreAway):
     """What was to be done can be done again, as it is, once the store answers."""
 
     awaited = "the object store"
+
+
+class ObjectsRefuse(ObjectsAway):
+    """Said at once before anything is sent. In the midst of it, it is waited for like a store that is away: a person
+    can put credentials, a policy or a bucket right, and what is held meanwhile was paid for."""
 
 
 AWAY_MAX_S = 600.0

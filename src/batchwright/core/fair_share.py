@@ -20,6 +20,8 @@ WEIGHT_ONE = 100
 WEIGHT_MIN = 10
 WEIGHT_MAX = 10_000
 """In hundredths: a tenth to a hundredfold. Wider bounds would leave too few digits of virtual time, or of tokens."""
+IN_FLIGHT_MAX = 1_000_000
+"""Segments that may be held of an account at once; more than any number of workers has."""
 BYTES_PER_TOKEN = 1
 """Of a segment's input as it is packed: text takes some four bytes a token and packs to a quarter."""
 TOKENS_PER_ANSWER = 256

@@ -28,7 +28,9 @@ from batchwright.ports.observer import WorkerView
 VIEW_EVERY_S = 0.5
 UNREAD_MAX = 200
 """Messages to a parent that does not read: of more, the newest are left out. A worker never waits for it."""
-HELD_BACK = (signal.SIGINT, signal.SIGTERM)
+HELD_BACK = [signal.SIGINT, signal.SIGTERM]
+if sys.platform != "win32":
+    HELD_BACK.append(signal.SIGHUP)
 """Blocked from before the process is there until it knows what to do with them."""
 
 
@@ -159,5 +161,6 @@ def _take_signals(end: Callable[[], None]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "win32":
         return
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)

@@ -47,7 +47,9 @@ class ObjectFiles(Protocol):
 
 class Exports(Protocol):
     """Exports that are written once as objects of the object store, where whoever has a link takes them from. They go
-    with the store's orphans, a day after they were written. Methods raise StoreError."""
+    with their batch, or with the store's orphans, a day after they were written. Methods raise StoreError.
+
+    A name begins with the batch's id and a slash."""
 
     def link(self, name: str) -> str:
         """A link that anybody can read it with for an hour; empty: there is no such object, or no such link."""

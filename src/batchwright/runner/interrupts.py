@@ -1,4 +1,5 @@
-"""Ctrl-C and SIGTERM as a count: the first asks for an orderly end, the second for an end now.
+"""Ctrl-C and SIGTERM as a count: the first asks for an orderly end, the second for an end now. So does a terminal that
+is closed (SIGHUP), once.
 
 `signal.signal` and not the loop's own handlers: the count then rises also while the loop is busy reading the input.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,7 +63,8 @@ class CountedInterrupts:
 
 @contextmanager
 def interrupts_of_process(loop: asyncio.AbstractEventLoop) -> Iterator[CountedInterrupts]:
-    """Takes over SIGINT and SIGTERM while it is open; the third SIGINT does what it did before.
+    """Takes over SIGINT, SIGTERM and SIGHUP while it is open; the third SIGINT does what it did before. What
+    `nohup` has made deaf to SIGHUP stays so.
 
     Outside the main thread (the library in a notebook's thread) signals stay whose they are and the count stays 0.
     """
@@ -70,8 +73,12 @@ def interrupts_of_process(loop: asyncio.AbstractEventLoop) -> Iterator[CountedIn
         yield interrupts
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if sys.platform != "win32" and (was := signal.getsignal(signal.SIGHUP)) is not signal.SIG_IGN:
+        before[signal.SIGHUP] = was
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
+        if sys.platform != "win32" and number == signal.SIGHUP and interrupts.count:
+            return  # the shell and the kernel both say that a terminal is closed
         interrupts.raise_count()
         if interrupts.count >= 2:
             signal.signal(number, before[signal.Signals(number)])

@@ -24,7 +24,7 @@ class Exporting:
     async def link(self, file: RowFile) -> str | None:
         """Of a batch that has ended. None: it is not there yet; it is being written, or will be when somebody asks
         again."""
-        name = f"{file.tag}/{file.name}"
+        name = f"{file.status.batch_id}/{file.tag}/{file.name}"
         if name in self._writing:
             return None
         try:

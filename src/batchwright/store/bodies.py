@@ -12,13 +12,14 @@ import itertools
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from batchwright.core.errors import ObjectsAway, StoreError
+from batchwright.core.errors import BodyLost, ObjectsAway, StoreError
 from batchwright.ports.blobs import Objects
 from batchwright.store.blobs import Span
 from batchwright.store.connections import Connections
@@ -56,16 +57,21 @@ class Reader:
     def __init__(self, *, goes_outside: bool) -> None:
         self.goes_outside = goes_outside
         self.gone: set[str] = set()
+        self.lost: dict[str, str] = {}
+        """Objects that are gone for good or damaged, and what is to be said of each."""
         self._have: dict[Span, bytes] = {}
 
     def need(self, found: Iterable[bytes | Span]) -> None:
-        """Raises Outside for those that were not fetched yet, all at once."""
+        """Raises Outside for those that were not fetched yet, all at once; BodyLost for what cannot be."""
         lacking = [each for each in found if isinstance(each, Span) and each not in self._have]
+        for each in lacking:
+            if each.object in self.lost:
+                raise BodyLost(self.lost[each.object])
         if lacking:
             raise Outside(lacking)
 
     def bytes_of(self, found: bytes | Span) -> bytes:
-        """Raises Outside."""
+        """Raises Outside, BodyLost."""
         if not isinstance(found, Span):
             return found
         self.need((found,))
@@ -105,20 +111,23 @@ class Bodies:
     # reading -----------------------------------------------------------------------------------------------------
 
     def look(self, work: Callable[[Connection, Reader], T]) -> T:
-        """As `Connections.look`, with what it needs from outside."""
+        """As `Connections.look`, with what it needs from outside. Raises BodyLost."""
         reader = self._reader()
         while True:
             try:
-                return self.connections.look(lambda connection: work(connection, reader))
+                with self.forgetting():
+                    return self.connections.look(lambda connection: work(connection, reader))
             except Outside as lacking:
                 self._fetch(reader, lacking.spans)
 
     def transact(self, work: Callable[[Connection, Reader], T]) -> T:
-        """As `Connections.transact`, with what it needs from outside: nothing of it is written until all is there."""
+        """As `Connections.transact`, with what it needs from outside: nothing of it is written until all is there.
+        Raises BodyLost."""
         reader = self._reader()
         for _ in range(ROUNDS):
             try:
-                return self.connections.transact(lambda connection: work(connection, reader))
+                with self.forgetting():
+                    return self.connections.transact(lambda connection: work(connection, reader))
             except Outside as lacking:
                 self._fetch(reader, lacking.spans)
         raise ObjectsAway(f"{self._named()}: a transaction needed other objects {ROUNDS} times; nothing was written.")
@@ -131,20 +140,23 @@ class Bodies:
         for span in dict.fromkeys(spans):
             by_object.setdefault(span.object, []).append(span)
         for found, fetched in zip(by_object.values(), self._each(self._read, list(by_object.values())), strict=True):
-            if fetched is not None:
+            name = found[0].object
+            if isinstance(fetched, BodyLost):
+                reader.lost[name] = str(fetched)
+            elif fetched is not None:
                 for span, data in zip(found, fetched, strict=True):
                     reader.keep(span, data)
-            elif found[0].object in reader.gone:
+            elif name in reader.gone:
                 self.tie()  # else it is in the objects of another process
-                raise StoreError(
-                    f"{self._named()} has no object {found[0].object}, which holds answers or inputs of a batch here. "
+                reader.lost[name] = (
+                    f"{self._named()} has no object {name}, which holds answers or inputs of a batch here. "
                     "Was it deleted there, by hand or by a rule of the bucket? Restore it from a version or a copy."
                 )
             else:
                 # Superseded or deleted since it was named: another look names what is there instead.
-                reader.gone.add(found[0].object)
+                reader.gone.add(name)
 
-    def _read(self, spans: list[Span]) -> list[bytes] | None:
+    def _read(self, spans: list[Span]) -> list[bytes] | BodyLost | None:
         """Of one object; None: it is not there."""
         if self.objects is None:
             raise StoreError(
@@ -161,11 +173,16 @@ class Bodies:
                     self._cache.move_to_end(name)
             if whole is None:
                 whole = self.objects.get(name)
+                if len(whole) != size:
+                    return BodyLost(
+                        f"{self._named()}: the object {name} has {len(whole):,} bytes, {size:,} were written. Restore "
+                        "it from a version or a copy."
+                    )
                 self._remember(name, whole)
         except KeyError:
             return None
-        if len(whole) != size:
-            raise StoreError(f"{self._named()}: the object {name} has {len(whole):,} bytes, {size:,} were written.")
+        except BodyLost as lost:
+            return lost
         return [whole[span.offset : span.offset + span.length] for span in spans]
 
     def _remember(self, name: str, whole: bytes) -> None:
@@ -175,6 +192,17 @@ class Bodies:
                 self._cached += len(whole)
             while self._cached > CACHE_BYTES:
                 self._cached -= len(self._cache.popitem(last=False)[1])
+
+    @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """What is found damaged within may be restored later, and is then to be fetched again."""
+        try:
+            yield
+        except BodyLost:
+            with self._lock:
+                self._cache.clear()
+                self._cached = 0
+            raise
 
     def probe(self) -> None:
         """Before anything is sent or taken in, once: raises StoreError where the object store cannot be used."""

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sqlalchemy import Connection, bindparam, or_, select, text, update
 
 from batchwright.core import fair_share, row_map
-from batchwright.core.errors import StoreError, WrongState
+from batchwright.core.errors import BodyLost, ObjectsAway, StoreError, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import Tally, UsageKey, UsageSum
 from batchwright.core.worker_id import WorkerId
@@ -30,12 +31,15 @@ from batchwright.ports.store import (
     SegmentChange,
     SegmentKey,
 )
-from batchwright.store import backlog, batches, blobs, claiming, credit, funds, ledger, parts, turning
+from batchwright.store import backlog, batches, blobs, claiming, credit, funds, ledger, losing, parts, turning
 from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.claiming import Claims, Taker
 from batchwright.store.parts import Merged, Outer, Place
 from batchwright.store.prepared import Prepared, StoredRow
 from batchwright.store.schema import HAS_HOLDER, batch, segment, worker
+
+PAUSED_MAX = 64
+"""Batches that one checkpoint's claim may pause because something of them is lost; what is left comes with the next."""
 
 _WORKER = select(worker).where(worker.c.name == bindparam("name"), worker.c.incarnation == bindparam("incarnation"))
 _FENCE = Prepared(
@@ -137,9 +141,20 @@ def run(bodies: Bodies, checkpoint: Checkpoint) -> CheckpointResult:
         bodies, _part_key(checkpoint), [(key, records) for key, records in rest if key not in merged], merged
     )
     ready = _Ready(merged, outer)
-    result, claims = bodies.transact(partial(_write, checkpoint=checkpoint, ready=ready))
-    claimed = claiming.complete(bodies, claims)
+    result, claims = _commit(bodies, checkpoint, ready)
+    claimed = claiming.complete(bodies, claims, checkpoint.now_ms)
     return replace(result, claimed=claimed, given_back=len(claims.taken) - len(claimed))
+
+
+def _commit(bodies: Bodies, checkpoint: Checkpoint, ready: _Ready) -> tuple[CheckpointResult, Claims]:
+    for _ in range(PAUSED_MAX):
+        try:
+            return bodies.transact(partial(_write, checkpoint=checkpoint, ready=ready))
+        except BodyLost as lost:
+            if not lost.batch_id:
+                raise
+            losing.pause_for(bodies, lost, checkpoint.now_ms)
+    raise ObjectsAway(f"What rows need is lost of more than {PAUSED_MAX} batches; each of them is paused and says so.")
 
 
 def _part_key(checkpoint: Checkpoint) -> str:
@@ -192,7 +207,9 @@ def _merge(bodies: Bodies, changes: Sequence[SegmentChange]) -> dict[SegmentKey,
     merged: dict[SegmentKey, Merged] = {}
     size = sum(len(change.records) for change in changes)
     for change in ending:
-        result = bodies.look(partial(_merge_one, change=change))
+        result = None
+        with suppress(BodyLost):  # it ends as the list of its parts: this worker's other answers are not held up by it
+            result = bodies.look(partial(_merge_one, change=change))
         if result is not None and size - len(change.records) + len(result.packed) <= blobs.MAX_BYTES:
             size += len(result.packed) - len(change.records)
             merged[change.key] = result

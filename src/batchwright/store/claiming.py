@@ -20,10 +20,10 @@ from sqlalchemy import Connection, bindparam, func, select, text, update
 
 from batchwright.core import fair_share, row_map
 from batchwright.core.doubt import Resolution, suspects
-from batchwright.core.errors import ObjectsAway
+from batchwright.core.errors import BodyLost, ObjectsAway
 from batchwright.core.records import Record, SegmentInput, Tally
 from batchwright.ports.store import ClaimedSegment, ClaimRequest, SegmentKey
-from batchwright.store import backlog, inputs, ledger, parts, queueing
+from batchwright.store import backlog, inputs, ledger, losing, parts, queueing
 from batchwright.store.blobs import Span
 from batchwright.store.bodies import Bodies, Outside, Reader
 from batchwright.store.connections import TryAgain
@@ -272,7 +272,16 @@ def _take(
     connection: Connection, claims: Claims, what: tuple[SegmentKey, int, Taker], *, charged: tuple[int, int]
 ) -> bool:
     """`what` is (the segment, the worker it was lost with or 0, who takes it), `charged` (tokens, weight). False:
-    it came to its end with the doubt it was in."""
+    it came to its end with the doubt it was in. Raises Outside, and BodyLost with the batch named."""
+    try:
+        return _take_whole(connection, claims, what, charged=charged)
+    except BodyLost as lost:
+        raise BodyLost(str(lost), what[0].batch_id) from lost
+
+
+def _take_whole(
+    connection: Connection, claims: Claims, what: tuple[SegmentKey, int, Taker], *, charged: tuple[int, int]
+) -> bool:
     key, lost_with, taker = what
     of = {"of_batch": key.batch_id, "of_number": key.number}
     row = _TAKE.first(connection, {**of, "taker": taker.worker_id, "tokens": charged[0], "by_weight": charged[1]})
@@ -309,7 +318,7 @@ def _merge(connection: Connection, key: SegmentKey, what: tuple[bytes, Reader]) 
 
 
 def _read(connection: Connection, row: StoredRow, reader: Reader) -> Known:
-    """Raises Outside."""
+    """Raises Outside, BodyLost."""
     key = SegmentKey(row.batch_id, row.number)
     untouched = row.epoch == FIRST_EPOCH and row.open == len(row.row_map)
     stored = [] if untouched else parts.find(connection, key)
@@ -323,16 +332,25 @@ def _read(connection: Connection, row: StoredRow, reader: Reader) -> Known:
     )
 
 
-def complete(bodies: Bodies, claims: Claims) -> list[ClaimedSegment]:
+def complete(bodies: Bodies, claims: Claims, now_ms: int) -> list[ClaimedSegment]:
     """The claimed segments, once the claim has been committed, with what lies outside. Where the object store does not
-    answer those that lie there are given back: whoever asks next takes them."""
+    answer those that lie there are given back: whoever asks next takes them. Where something of one is lost its batch
+    is paused, and those of the others are claimed."""
     outside = [taken.row for taken in claims.taken if taken.known is None]
     fetched: dict[SegmentKey, Known] = {}
-    if outside:
+    left = outside
+    while left:
         try:
-            fetched = bodies.look(partial(_read_all, rows=outside))
+            fetched = bodies.look(partial(_read_all, rows=left))
+        except BodyLost as lost:
+            losing.pause_for(bodies, lost, now_ms)
+            left = [row for row in left if row.batch_id != lost.batch_id]
+            continue
         except ObjectsAway:
-            bodies.connections.transact(partial(_give_back, rows=outside))
+            pass
+        break
+    if unread := [row for row in outside if SegmentKey(row.batch_id, row.number) not in fetched]:
+        bodies.connections.transact(partial(_give_back, rows=unread))
     return [
         _claimed(taken.row, known, taken.resolution)
         for taken in claims.taken
@@ -341,7 +359,7 @@ def complete(bodies: Bodies, claims: Claims) -> list[ClaimedSegment]:
 
 
 def _read_all(connection: Connection, reader: Reader, *, rows: Sequence[StoredRow]) -> dict[SegmentKey, Known]:
-    """Raises Outside, for all of them in one go."""
+    """Raises Outside, for all of them in one go, and BodyLost with the batch named."""
     lacking: list[Span] = []
     known: dict[SegmentKey, Known] = {}
     for row in rows:
@@ -349,6 +367,8 @@ def _read_all(connection: Connection, reader: Reader, *, rows: Sequence[StoredRo
             known[SegmentKey(row.batch_id, row.number)] = _read(connection, row, reader)
         except Outside as outside:
             lacking += outside.spans
+        except BodyLost as lost:
+            raise BodyLost(str(lost), row.batch_id) from lost
     if lacking:
         raise Outside(lacking)
     return known

@@ -5,13 +5,14 @@ An object is a file, written beside its place, made durable and renamed: it is t
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from batchwright.core.errors import ObjectsAway, StoreError
+from batchwright.core.errors import BodyLost, ObjectsAway, StoreError
 from batchwright.ports.blobs import ListedObject
 
 PART = ".part"
@@ -25,6 +26,7 @@ class FolderObjects:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._numbers = itertools.count(1)
+        self._was_there = False
 
     @property
     def url(self) -> str:
@@ -56,7 +58,11 @@ class FolderObjects:
         path = self._folder / name
         unfinished = path.with_name(f"{path.name}.{os.getpid()}-{next(self._numbers)}{PART}")
         try:
+            if self._was_there and not self._folder.is_dir():
+                # Made anew it would take what belongs into the one that was moved, or is not mounted now.
+                raise NotADirectoryError(errno.ENOTDIR, "the folder was there before and is not now")
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._was_there = True
             with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(data)
                 file.flush()
@@ -85,6 +91,11 @@ class FolderObjects:
                 for offset, length in spans:
                     file.seek(offset)
                     found.append(file.read(length))
+                    if len(found[-1]) != length:
+                        raise BodyLost(
+                            f"The object store {self.url}: the object {name} is shorter than what was written. Restore "
+                            "it from a copy."
+                        )
                 return found
         except FileNotFoundError as error:
             raise self._absent(name, error) from error

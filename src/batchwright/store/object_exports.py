@@ -1,5 +1,5 @@
 """Exports as objects of the store's own, below its mark: no row names them, so that the sweeper takes them for orphans
-once they are a day old."""
+once they are a day old; those of a batch that is removed go with it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import timedelta
 from batchwright.ports.object_files import ObjectWriter
 from batchwright.store.object_files import Upload
 from batchwright.store.object_store import ObjectPlace, load_obstore, open_client, refused
+from batchwright.store.objects_sweep import EXPORTS
 
 LINK_S = 3_600
 """A link is good for so long; the object stands longer by far."""
@@ -38,4 +39,4 @@ class StoredExports:
         return Upload(self._client, self._path(name), self._url)
 
     def _path(self, name: str) -> str:
-        return f"{self._mark}/export/{name}"
+        return f"{self._mark}/{EXPORTS}/{name}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from batchwright.core.errors import ObjectsAway, StoreError, UsageError
+from batchwright.core.errors import BodyLost, ObjectsAway, ObjectsRefuse, StoreError, UsageError
 from batchwright.core.object_urls import REMOTE_SCHEMES
 from batchwright.ports.blobs import ListedObject, Objects
 
@@ -198,15 +198,26 @@ class RemoteObjects:
 
     def get_ranges(self, name: str, spans: Sequence[tuple[int, int]]) -> list[bytes]:
         starts, lengths = [start for start, _ in spans], [length for _, length in spans]
-        found: list[bytes] = self._do(
-            lambda: [
-                bytes(each) for each in self._obstore.get_ranges(self._client, name, starts=starts, lengths=lengths)
-            ],
-            name,
-        )
+        try:
+            found: list[bytes] = self._do(
+                lambda: [
+                    bytes(each) for each in self._obstore.get_ranges(self._client, name, starts=starts, lengths=lengths)
+                ],
+                name,
+            )
+        except StoreError as error:
+            if _is_beyond(error):
+                raise self._too_short(name) from error
+            raise
         if [len(each) for each in found] != lengths:
-            raise StoreError(f"The object store {self.url} gave other ranges of {name} than it was asked for.")
+            raise self._too_short(name)
         return found
+
+    def _too_short(self, name: str) -> BodyLost:
+        return BodyLost(
+            f"The object store {self.url}: the object {name} is shorter than what was written. Restore it from a "
+            "version or a copy."
+        )
 
     def delete(self, names: Sequence[str]) -> None:
         if not names:
@@ -258,6 +269,13 @@ def is_of_bucket(error: Exception) -> bool:
     return code is not None and code[1] in _NO_BUCKET
 
 
+def _is_beyond(error: StoreError) -> bool:
+    """A range was asked for that begins after the object's end. Some stores say so, of others the client finds it."""
+    text = str(error.__cause__)
+    status = _STATUS.search(text)
+    return "Wanted range starting at" in text or (status is not None and status[1] == "416")
+
+
 def may_not(error: Exception) -> bool:
     """The credentials are good, and may not do this."""
     code = _CODE.search(str(error))
@@ -280,7 +298,7 @@ def refused(url: str, error: Exception) -> StoreError:
     if help_ is None and number in (401, 403):
         help_ = _HELP["AccessDenied"]
     if help_ is not None:
-        return StoreError(f"The object store {url}: {help_}{f' ({code[1]})' if code else ''}.")
+        return ObjectsRefuse(f"The object store {url}: {help_}{f' ({code[1]})' if code else ''}.")
     if 400 <= number < 500 and number not in (408, 429):
         return StoreError(f"The object store {url} refuses it: {words_of(error)}")
     if "ETag" in text:

@@ -8,8 +8,11 @@ every process goes on from there, one at a time under the sweeper's lease.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from sqlalchemy import Connection
 
+from batchwright.core.errors import StoreError
 from batchwright.store import blobs, facts
 from batchwright.store.bodies import Bodies
 
@@ -17,6 +20,10 @@ ORPHAN_MS = 24 * 3_600_000
 """So old an object has to be."""
 LISTED_EVERY_MS = 24 * 3_600_000
 """From one beginning of the listing to the next."""
+EXPORTS = "export"
+"""Below the store's mark: what `object_exports` writes, below the batch's id."""
+EXPORTS_MAX = 1000
+"""Of one batch; there are two of each round and price."""
 AFTER, BEGUN = "orphans after", "orphans begun at"
 """Facts: the name that the listing has come to, and when it began at the first one."""
 
@@ -54,6 +61,16 @@ def delete_orphans(bodies: Bodies, now_ms: int, limit: int) -> int:
 
     bodies.connections.transact(go_on)
     return len(orphans)
+
+
+def delete_exports(bodies: Bodies, batch_id: str) -> None:
+    """Of a batch that is removed: links to them end with it. No row names them, so what a store that is away keeps now
+    goes as all orphans do."""
+    if bodies.objects is None or not bodies.is_tied:
+        return
+    with suppress(StoreError):
+        found = bodies.objects.listed(f"{bodies.under}/{EXPORTS}/{batch_id}", "", EXPORTS_MAX)
+        bodies.objects.delete([each.name for each in found])
 
 
 def _standing(connection: Connection) -> tuple[str, int]:

@@ -205,7 +205,8 @@ def _segments(bodies: Bodies, batch_id: str, first: int, wish: SegmentWish) -> I
     while first >= 0:
         first, found = bodies.look(look)
         if found is not None:
-            yield from _views(found)
+            with bodies.forgetting():
+                yield from _views(found)
 
 
 def counted_map(row: StoredRow) -> bytes:

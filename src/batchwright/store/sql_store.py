@@ -109,6 +109,7 @@ class SqlStore:
         return self._connections.look(lambda connection: dropping.ended_before(connection, before_ms, limit))
 
     def _drop(self, batch_id: str) -> None:
+        objects_sweep.delete_exports(self._bodies, batch_id)
         more = True
         while more:
             more = self._connections.transact(lambda connection: dropping.step(connection, batch_id))

@@ -33,6 +33,8 @@ def main() -> None:
     options = _read_options()
     announce = _keep_stdout()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform != "win32":
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if sys.platform == "linux":
         _die_with_parent(options.parent)
     watcher = threading.Thread(target=_end_with_stdin, name="stdin-watcher", daemon=True)

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 import zstandard
 
+from batchwright.core.errors import BodyLost
 from batchwright.core.records import Record, SegmentInput
 from batchwright.wire.file_bodies import FileBodies, read_bodies
+
+T = TypeVar("T")
 
 ZSTD_LEVEL = 1
 """A fifth less time than level 3, for a tenth to a fifth more bytes."""
@@ -44,7 +48,8 @@ class _Codecs(threading.local):
     """zstd contexts may not be shared between threads, and cost more than a small frame to make."""
 
     def __init__(self) -> None:
-        self.compress = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress
+        # With a checksum, 4 bytes: what was changed where it lies must not pass for what a vendor answered.
+        self.compress = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True).compress
         self.decompress = zstandard.ZstdDecompressor().decompress
 
 
@@ -56,7 +61,8 @@ def pack_records(records: Sequence[Record]) -> bytes:
 
 
 def unpack_records(frame: bytes) -> list[Record]:
-    return _records.decode(_codecs.decompress(frame))
+    """Raises BodyLost, as all that opens frames does."""
+    return _told(lambda: _records.decode(_codecs.decompress(frame)))
 
 
 def last_records(frames: Iterable[bytes]) -> dict[int, Record]:
@@ -66,7 +72,7 @@ def last_records(frames: Iterable[bytes]) -> dict[int, Record]:
 
 def unpacked_size(frame: bytes) -> int:
     """How large a frame is when it is opened, from its head."""
-    return zstandard.frame_content_size(frame)
+    return _told(lambda: zstandard.frame_content_size(frame))
 
 
 def pack_piece(text: bytes) -> bytes:
@@ -75,7 +81,7 @@ def pack_piece(text: bytes) -> bytes:
 
 
 def unpack_piece(packed: bytes) -> bytes:
-    return _codecs.decompress(packed)
+    return _told(lambda: _codecs.decompress(packed))
 
 
 def pack_input(segment: SegmentInput) -> bytes:
@@ -97,13 +103,13 @@ def _pack(segment: SegmentInput, texts: _Texts | FileBodies) -> bytes:
 
 def unpack_rows(packed: bytes) -> SegmentInput:
     """With empty bodies and columns, at a third of the cost."""
-    return _input.decode(_codecs.decompress(packed[_LENGTH_BYTES : _texts_at(packed)]))
+    return _told(lambda: _input.decode(_codecs.decompress(packed[_LENGTH_BYTES : _texts_at(packed)])))
 
 
 def unpack_input(packed: bytes, read_piece: ReadPiece) -> SegmentInput:
     """`read_piece` is asked where the bodies lie in a file; what it raises comes through."""
     segment = unpack_rows(packed)
-    texts = _texts.decode(_codecs.decompress(packed[_texts_at(packed) :]))
+    texts = _told(lambda: _texts.decode(_codecs.decompress(packed[_texts_at(packed) :])))
     if isinstance(texts, FileBodies):
         file_id, first = texts.pieces.file_id, texts.pieces.first
         pieces = [unpack_piece(read_piece(file_id, first + number)) for number in range(texts.pieces.count)]
@@ -120,3 +126,13 @@ def unpack_input(packed: bytes, read_piece: ReadPiece) -> SegmentInput:
 
 def _texts_at(packed: bytes) -> int:
     return _LENGTH_BYTES + int.from_bytes(packed[:_LENGTH_BYTES], "little")
+
+
+def _told(opened: Callable[[], T]) -> T:
+    try:
+        return opened()
+    except (zstandard.ZstdError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BodyLost(
+            f"Stored rows or answers of a batch are damaged ({error}). Were they changed where they lie, in the "
+            "database or in its object store? Restore them from a version or a copy."
+        ) from error
