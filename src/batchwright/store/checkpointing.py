@@ -2,7 +2,8 @@
 
 In this order, so that up to the pauses it touches no row that another worker writes: number, fence, part, results,
 tallies and usage, allowances spent; then pauses (of batches whose key has spent its budget too) and claims; last of all
-the rows of batches, locked in key order: allowances, gates, turns, settles. What a settling segment's result is merged
+the rows of batches, locked in key order: allowances, gates, settles, turns. A server is sent what belongs together in
+one go (`prepared.together`). What a settling segment's result is merged
 from is read before the transaction begins: under a valid epoch nobody else adds to it, and a lost one is found by the
 fence. So is what belongs into an object store put before it, and the inputs of claimed segments that lie in one are
 fetched after it.
