@@ -3,9 +3,11 @@
     python benchmarks/hosts.py [--rounds 5] [--workers 2] [--rows 40000] [--few 2000]
 
 Each figure is marginal, as in `run.py`: the CPU of the workers' own processes with many rows less that with few, over
-the difference; so neither starts nor the cluster's own processes are in it (those are told apart). Rounds are
-interleaved, figures medians. Batches are in a fresh state folder; with `--database URL` of an empty database each round
-leaves its batches there. Linux only, nginx as for `run.py`; run it with Python's -P.
+the difference; so no start is in it. What hosts the workers is told apart and in no ratio: the command and its driver,
+and with Ray the raylet, the head, its agents and the actor that keeps the fleet, which cost by the second and not by
+the row. The threads that Ray has within an actor's process are in. Rounds are interleaved, figures medians. Batches
+are in a fresh state folder; with `--database URL` of an empty database each round leaves its batches there. Linux only,
+nginx as for `run.py`; run it with Python's -P.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-DELAYS_MS = (0, 20, 50, 500)
-"""Plain HTTP listens at port + 0, 1, 2, 3, in this order of delays."""
+DELAYS_MS = (0, 20, 50, 100, 500)
+"""Plain HTTP listens at port + 0, 1, 2, 3, 4, in this order of delays."""
 TLS_DELAYS_MS = (0, 50)
-"""TLS listens at port + 4 and + 5."""
+"""TLS listens at port + 5 and + 6."""
 DEFAULT_PORT = 18700
 REQUESTS_A_MINUTE = 6_000_000
 """Said in the headers. Ten times what two cores can send, so that no client that heeds headers is held back."""

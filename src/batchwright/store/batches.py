@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, case, delete, func, select, text, 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.errors import NoSuchBatch, WrongState
 from batchwright.store import backlog, dialect
-from batchwright.store.prepared import Prepared, StoredRow
+from batchwright.store.prepared import Later, Prepared, StoredRow
 from batchwright.store.schema import CLAIMABLE, batch, pause
 
 _ONE_THERE = select(batch).where(batch.c.batch_id == bindparam("batch_id"), batch.c.phase != "dropping")
@@ -52,6 +52,10 @@ def find(connection: Connection, batch_id: str) -> StoredRow | None:
     return _ONE.first(connection, {"batch_id": batch_id})
 
 
+def find_later(connection: Connection, batch_id: str) -> Later:
+    return _ONE.later(connection, {"batch_id": batch_id})
+
+
 def get(connection: Connection, batch_id: str) -> StoredRow:
     """Raises NoSuchBatch."""
     row = find(connection, batch_id)
@@ -71,14 +75,18 @@ def get_locked(connection: Connection, batch_id: str) -> StoredRow:
 def lock(connection: Connection, batch_ids: Iterable[str]) -> dict[str, StoredRow]:
     """Those of these batches that are there, as they stand until this transaction ends. In key order in every
     transaction, so that no two wait for each other crosswise."""
+    found = lock_later(connection, batch_ids)
+    return {row.batch_id: row for row in found.all()} if found is not None else {}
+
+
+def lock_later(connection: Connection, batch_ids: Iterable[str]) -> Later | None:
+    """The same; None: of no batch."""
     wanted = sorted(batch_ids)
     if not wanted:
-        return {}
+        return None
     if len(wanted) == 1:
-        found = _ONE_LOCKED.all(connection, {"batch_id": wanted[0]})
-    else:
-        found = _SOME_LOCKED.all(connection, {"batch_ids": dialect.many(connection, wanted)})
-    return {row.batch_id: row for row in found}
+        return _ONE_LOCKED.later(connection, {"batch_id": wanted[0]})
+    return _SOME_LOCKED.later(connection, {"batch_ids": dialect.many(connection, wanted)})
 
 
 def get_unsettled(connection: Connection, batch_id: str, wish: str) -> StoredRow:

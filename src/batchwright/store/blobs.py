@@ -40,7 +40,7 @@ _LEAVE = (
     )
 )
 _LEAVE_UNNAMED = _LEAVE.where(_IS_UNNAMED)
-_SUPERSEDE = (
+_SUPERSEDE = Prepared(
     update(blob).where(blob.c.key == bindparam("old_key"), _IS_UNNAMED).values(superseded_at_ms=bindparam("now_ms"))
 )
 _IS_OLD = (text(SUPERSEDED), blob.c.superseded_at_ms <= bindparam("until_ms"))
@@ -149,7 +149,7 @@ def supersede(connection: Connection, keys: Iterable[str], now_ms: int) -> None:
     """Marks those of the blobs that no part leads to any more."""
     old = [{"old_key": key, "now_ms": now_ms} for key in keys]
     if old:
-        connection.execute(_SUPERSEDE, old)
+        _SUPERSEDE.run_many(connection, old)
 
 
 def delete_superseded(connection: Connection, until_ms: int, limit: int) -> int:

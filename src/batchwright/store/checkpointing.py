@@ -2,7 +2,8 @@
 
 In this order, so that up to the pauses it touches no row that another worker writes: number, fence, part, results,
 tallies and usage, allowances spent; then pauses (of batches whose key has spent its budget too) and claims; last of all
-the rows of batches, locked in key order: allowances, gates, turns, settles. What a settling segment's result is merged
+the rows of batches, locked in key order: allowances, gates, settles, turns. A server is sent what belongs together in
+one go (`prepared.together`). What a settling segment's result is merged
 from is read before the transaction begins: under a valid epoch nobody else adds to it, and a lost one is found by the
 fence. So is what belongs into an object store put before it, and the inputs of claimed segments that lie in one are
 fetched after it.
@@ -35,7 +36,7 @@ from batchwright.store import backlog, batches, blobs, claiming, credit, funds, 
 from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.claiming import Claims, Taker
 from batchwright.store.parts import Merged, Outer, Place
-from batchwright.store.prepared import Prepared, StoredRow
+from batchwright.store.prepared import Later, Prepared, StoredRow, together
 from batchwright.store.schema import HAS_HOLDER, batch, segment, worker
 
 PAUSED_MAX = 64
@@ -93,7 +94,7 @@ _STOPPED = select(
     batch.c.batch_id.in_(bindparam("batch_ids", expanding=True)),
     or_(batch.c.closing != "", batch.c.paused != 0),
 )
-_GATE_PASSED = (
+_GATE_PASSED = Prepared(
     update(batch).where(batch.c.batch_id == bindparam("of_batch"), text("phase = 'open'")).values(gate_passed=1)
 )
 
@@ -165,20 +166,19 @@ def _write(
     connection: Connection, reader: Reader, *, checkpoint: Checkpoint, ready: _Ready
 ) -> tuple[CheckpointResult, Claims]:
     work = _begin(connection, checkpoint)
-    _fence(connection, work, checkpoint)
-    work.merged = {change.key: ready.merged[change.key] for change in work.held if change.key in ready.merged}
-    _write_part(connection, work, (checkpoint, ready.outer))
-    for key, merged in work.merged.items():
-        parts.publish(connection, work.places[key], merged, checkpoint.now_ms)
-    _count(connection, work, checkpoint)
+    with together(connection):
+        fenced = _fence(connection, work, checkpoint)
+        work.merged = {change.key: ready.merged[change.key] for change in work.held if change.key in ready.merged}
+        _write_part(connection, work, (checkpoint, ready.outer))
+        for key, merged in work.merged.items():
+            parts.publish(connection, work.places[key], merged, checkpoint.now_ms)
+        _count(connection, work, checkpoint)
+    if fenced is not None and fenced.changed() != len(work.held):
+        raise StoreError(f"{len(work.held) - fenced.changed()} segments changed hands within a transaction.")
+    _count_lost(connection, work)
     _write_facts(connection, work, checkpoint)
     claims = _claim(connection, work, (checkpoint, reader))
-    _lock(connection, work, (checkpoint, claims))
-    given = _allowances(connection, work, checkpoint)
-    for batch_id in checkpoint.gate_passed:
-        connection.execute(_GATE_PASSED, {"of_batch": batch_id})
-    claiming.finish(connection, claims, (work.batches, work.given_back, work.owed))
-    _settle(connection, work, checkpoint)
+    given = _change_batches(connection, work, (checkpoint, claims))
     result = CheckpointResult(
         lost=frozenset(change.key for change in work.lost),
         signals=_signals(connection, work, (checkpoint, claims)),
@@ -224,29 +224,30 @@ def _begin(connection: Connection, checkpoint: Checkpoint) -> _Work:
     """Takes the number that tells later whether this checkpoint has landed, and finds the batches it speaks of."""
     who = checkpoint.worker
     number = {"before": checkpoint.number - 1, "number": checkpoint.number}
-    row = _NUMBER.first(connection, {"of_name": who.name, "of_incarnation": who.incarnation, **number})
-    if row is None:
-        landed = number_of(connection, who)
-        raise WrongState(f"Worker {who} sent checkpoint {checkpoint.number}, but {landed} was the last that landed.")
-    work = _Work(worker_id=row.id, gone=bool(row.dead or row.ended))
     named = {change.key.batch_id for change in checkpoint.segments}
     named.update(request.batch_id for request in checkpoint.allowances)
     named.update(batch_id for batch_id, _ in checkpoint.pauses)
-    for batch_id in sorted(named):
-        found = batches.find(connection, batch_id)
-        if found is not None:
-            work.batches[batch_id] = found
+    with together(connection):
+        taken = _NUMBER.later(connection, {"of_name": who.name, "of_incarnation": who.incarnation, **number})
+        found = [batches.find_later(connection, batch_id) for batch_id in sorted(named)]
+    if not taken.all():
+        landed = number_of(connection, who)
+        raise WrongState(f"Worker {who} sent checkpoint {checkpoint.number}, but {landed} was the last that landed.")
+    (row,) = taken.all()
+    work = _Work(worker_id=row.id, gone=bool(row.dead or row.ended))
+    work.batches = {row.batch_id: row for one in found for row in one.all()}
     return work
 
 
 # --------------------------------------------------------------------------------------------- up to the pauses
 
 
-def _fence(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
-    """Writes the maps of the segments that are still this worker's, in key order, and tells them from the lost."""
+def _fence(connection: Connection, work: _Work, checkpoint: Checkpoint) -> Later | None:
+    """Writes the maps of the segments that are still this worker's, in key order, and tells them from the lost. What it
+    returns must have changed as many as are held; None: there are none."""
     changes = sorted(checkpoint.segments, key=_key_of)
     if not changes:
-        return
+        return None
     stored = {SegmentKey(row.batch_id, row.number): row for row in _HELD.all(connection, {"me": work.worker_id})}
     values = []
     for change in changes:
@@ -263,11 +264,8 @@ def _fence(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
             work.settling[change.key.batch_id] += 1
         elif value["new_state"] == "waiting":
             work.given_back[change.key.batch_id, str(value["new_lanes"])] += 1
-    if values:
-        # The epoch stands in the statement too: what was read above decides nothing alone.
-        written = _FENCE.run_many(connection, values)
-        if written != len(values):
-            raise StoreError(f"{len(values) - written} segments changed hands within a transaction.")
+    # The epoch stands in the statement too: what was read above decides nothing alone.
+    return _FENCE.many_later(connection, values) if values else None
 
 
 def _settle_charge(work: _Work, change: SegmentChange, what: tuple[StoredRow, bool]) -> int:
@@ -337,9 +335,20 @@ def _count(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
         tallies.setdefault((change.key.batch_id, round_), Tally()).add(change.tally)
         for key, spent in change.usage.items():
             usage.setdefault(key, UsageSum()).add(spent)
-    if work.lost:
-        # A new round begins with what the one before has cost: none may begin between the look and the sum.
-        work.batches.update(batches.lock(connection, {change.key.batch_id for change in work.lost}))
+    for (batch_id, round_), delta in tallies.items():
+        ledger.add_tally(connection, batch_id, (round_, work.worker_id), delta)
+    ledger.add_usage(connection, work.worker_id, usage)
+    # What a gone worker had drawn is kept for the rows it left in doubt; the claims of its segments deal with it.
+    for batch_id, spent_picousd in () if work.gone else checkpoint.spent.items():
+        ledger.lower_allowance(connection, batch_id, work.worker_id, spent_picousd)
+
+
+def _count_lost(connection: Connection, work: _Work) -> None:
+    if not work.lost:
+        return
+    # A new round begins with what the one before has cost: none may begin between the look and the sum.
+    work.batches.update(batches.lock(connection, {change.key.batch_id for change in work.lost}))
+    tallies: dict[tuple[str, int], Tally] = {}
     for change in work.lost:
         row = work.batches.get(change.key.batch_id)
         if row is not None:
@@ -353,10 +362,6 @@ def _count(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
             orphan.orphans += sum(spent.answers for spent in change.usage.values())
     for (batch_id, round_), delta in tallies.items():
         ledger.add_tally(connection, batch_id, (round_, work.worker_id), delta)
-    ledger.add_usage(connection, work.worker_id, usage)
-    # What a gone worker had drawn is kept for the rows it left in doubt; the claims of its segments deal with it.
-    for batch_id, spent_picousd in () if work.gone else checkpoint.spent.items():
-        ledger.lower_allowance(connection, batch_id, work.worker_id, spent_picousd)
 
 
 # ------------------------------------------------------------------------------------------------------ from there on
@@ -383,9 +388,35 @@ def _claim(connection: Connection, work: _Work, what: tuple[Checkpoint, Reader])
     return claiming.claim(connection, checkpoint.claim, taker)
 
 
-def _lock(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]) -> None:
-    """The rows of the batches that the rest of the transaction changes, or whose caps it goes by: from here on as they
-    stand."""
+def _change_batches(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]) -> dict[str, int]:
+    """Last of all what other workers' checkpoints change too, which wait from here on: a server is sent all of it at
+    once. Returns the allowances given."""
+    checkpoint, claims = what
+    wanted = _to_lock(connection, work, what)
+    given: dict[str, int] = {}
+    if checkpoint.allowances:  # go by what is locked
+        work.batches.update(batches.lock(connection, wanted))
+        given, wanted = _allowances(connection, work, checkpoint), set()
+    with together(connection):
+        locked = batches.lock_later(connection, wanted)
+        for batch_id in checkpoint.gate_passed:
+            _GATE_PASSED.run(connection, {"of_batch": batch_id})
+        lowered = [
+            turning.lower_later(connection, batch_id, segments)
+            for batch_id, segments in sorted(work.settling.items())
+            if segments
+        ]
+        claiming.finish(connection, claims, (work.given_back, work.owed))
+    if locked is not None:
+        work.batches.update((row.batch_id, row) for row in locked.all())
+    claiming.check(claims, work.batches)
+    settled = [turning.settle_lowered(connection, each, checkpoint.now_ms) for each in lowered]
+    work.settled += [batch_id for batch_id in settled if batch_id is not None]
+    return given
+
+
+def _to_lock(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]) -> set[str]:
+    """The batches whose rows the rest of the transaction changes, or whose caps it goes by."""
     checkpoint, claims = what
     for place, result in claims.ended:
         work.settling[place.key.batch_id] += 1
@@ -397,7 +428,7 @@ def _lock(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]) 
         row = work.batches.get(request.batch_id)
         if request.picousd > 0 and row is not None and row.cap_picousd >= 0:
             wanted.add(request.batch_id)
-    work.batches.update(batches.lock(connection, wanted))
+    return wanted
 
 
 def _allowances(connection: Connection, work: _Work, checkpoint: Checkpoint) -> dict[str, int]:
@@ -429,15 +460,6 @@ def _draw(connection: Connection, work: _Work, row: StoredRow, request: Allowanc
         return 0
     ledger.draw_allowance(connection, row.batch_id, work.worker_id, amount)
     return amount
-
-
-def _settle(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
-    """Last of all the batches' counts, which other workers' checkpoints lower too."""
-    for batch_id in sorted(work.settling):
-        if work.settling[batch_id] and turning.lower_open(
-            connection, batch_id, work.settling[batch_id], checkpoint.now_ms
-        ):
-            work.settled.append(batch_id)
 
 
 def _signals(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]) -> dict[str, BatchSignals]:

@@ -179,18 +179,10 @@ def claim(connection: Connection, request: ClaimRequest, taker: Taker) -> Claims
     return claims
 
 
-def finish(
-    connection: Connection, claims: Claims, what: tuple[Mapping[str, StoredRow], backlog.Waiting, Counter[str]]
-) -> None:
-    """Writes what the claims mean for their batches and accounts. `what` is (the batches' rows, locked by now, what
-    waits since segments were given back, by how much virtual time of which accounts the estimates were wrong).
-
-    Raises TryAgain where a batch was paused, closed or ended while it was claimed from."""
-    locked, given_back, owed = what
-    for batch_id in claims.served:
-        row = locked.get(batch_id)
-        if row is None or row.phase != "open" or row.closing or row.paused:
-            raise TryAgain
+def finish(connection: Connection, claims: Claims, what: tuple[backlog.Waiting, Counter[str]]) -> None:
+    """Writes what the claims mean for their batches, whose rows are locked by now, and accounts. `what` is (what waits
+    since segments were given back, by how much virtual time of which accounts the estimates were wrong)."""
+    given_back, owed = what
     changes = given_back.copy()
     changes.update(claims.fewer)
     order = claims.order
@@ -202,6 +194,14 @@ def finish(
     if order is not None:
         queueing.rest(connection, order.vain)
         queueing.fill(connection, order.full)
+
+
+def check(claims: Claims, locked: Mapping[str, StoredRow]) -> None:
+    """Raises TryAgain where a batch was paused, closed or ended while it was claimed from."""
+    for batch_id in claims.served:
+        row = locked.get(batch_id)
+        if row is None or row.phase != "open" or row.closing or row.paused:
+            raise TryAgain
 
 
 def _unpark(connection: Connection, now_ms: int) -> None:

@@ -51,12 +51,12 @@ _SUM_TAKEN = select(
     + _SUM_ALLOWANCES.scalar_subquery()
 )
 # Locked: what is left is set by what was read, and of a gone worker's whoever takes its segments takes from it.
-_GET_ALLOWANCE = (
+_GET_ALLOWANCE = Prepared(
     select(allowance.c.picousd)
     .where(allowance.c.batch_id == bindparam("batch_id"), allowance.c.worker_id == bindparam("worker_id"))
     .with_for_update()
 )
-_SET_ALLOWANCE = (
+_SET_ALLOWANCE = Prepared(
     update(allowance)
     .where(allowance.c.batch_id == bindparam("of_batch"), allowance.c.worker_id == bindparam("of_worker"))
     .values(picousd=bindparam("left"))
@@ -132,10 +132,16 @@ def draw_allowance(connection: Connection, batch_id: str, worker_id: int, picous
 
 def lower_allowance(connection: Connection, batch_id: str, worker_id: int, picousd: int) -> None:
     """Takes from what the worker has drawn, never below 0."""
-    had = connection.execute(_GET_ALLOWANCE, {"batch_id": batch_id, "worker_id": worker_id}).scalar_one_or_none()
+    had = _drawn(connection, batch_id, worker_id)
     if had:
-        left = max(0, int(had) - picousd)
-        connection.execute(_SET_ALLOWANCE, {"of_batch": batch_id, "of_worker": worker_id, "left": left})
+        left = max(0, had - picousd)
+        _SET_ALLOWANCE.run(connection, {"of_batch": batch_id, "of_worker": worker_id, "left": left})
+
+
+def _drawn(connection: Connection, batch_id: str, worker_id: int) -> int:
+    """Locked."""
+    row = _GET_ALLOWANCE.first(connection, {"batch_id": batch_id, "worker_id": worker_id})
+    return int(row.picousd) if row is not None else 0
 
 
 def charge_doubt(connection: Connection, batch_id: str, lost_with: int, worst_picousd: int) -> int:
@@ -148,11 +154,10 @@ def charge_doubt(connection: Connection, batch_id: str, lost_with: int, worst_pi
     who = {"of_worker": lost_with, "of_batch": batch_id}
     if not lost_with or connection.execute(_IS_GONE, who).first() is None:
         return worst_picousd
-    key = {"batch_id": batch_id, "worker_id": lost_with}
-    had = int(connection.execute(_GET_ALLOWANCE, key).scalar_one_or_none() or 0)
+    had = _drawn(connection, batch_id, lost_with)
     charged = min(worst_picousd, had)
     last = connection.execute(_STILL_HOLDS, who).first() is None
-    connection.execute(_SET_ALLOWANCE, who | {"left": 0 if last else had - charged})
+    _SET_ALLOWANCE.run(connection, who | {"left": 0 if last else had - charged})
     return charged
 
 
@@ -160,8 +165,7 @@ def move_to_orphans(connection: Connection, batch_worker: tuple[str, int], round
     """What is known as orphan spend from now on is no longer drawn or possible: takes it from the worker's allowance
     and returns how much of the rest has been charged as possible, so that a cap does not count one answer twice."""
     batch_id, worker_id = batch_worker
-    key = {"batch_id": batch_id, "worker_id": worker_id}
-    had = int(connection.execute(_GET_ALLOWANCE, key).scalar_one_or_none() or 0)
+    had = _drawn(connection, batch_id, worker_id)
     lower_allowance(connection, batch_id, worker_id, picousd)
     return max(0, min(picousd - had, sum_tally(connection, batch_id, round_).possible_picousd))
 

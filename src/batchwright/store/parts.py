@@ -24,7 +24,9 @@ MERGE_BYTES = 32 * 1024 * 1024
 """Records that are folded in memory at once: what packs well can be much larger than its blobs."""
 
 _ADD = Prepared(insert(part), ("batch_id", "number", "round", "epoch", "seq", "blob_key", "offset", "length"))
-_DELETE = delete(part).where(part.c.batch_id == bindparam("of_batch"), part.c.number == bindparam("of_number"))
+_DELETE = Prepared(
+    delete(part).where(part.c.batch_id == bindparam("of_batch"), part.c.number == bindparam("of_number"))
+)
 _FRAMES = Prepared(
     select(
         part.c.round,
@@ -127,7 +129,7 @@ def publish(connection: Connection, place: Place, merged: Merged, now_ms: int) -
     """Puts a merged result in place of the segment's parts; their blobs are superseded once nothing names them."""
     key = place.key
     blob_key = result_key(key.batch_id, key.number, (place.round, place.epoch))
-    connection.execute(_DELETE, {"of_batch": key.batch_id, "of_number": key.number})
+    _DELETE.run(connection, {"of_batch": key.batch_id, "of_number": key.number})
     blobs.put(connection, blob_key, merged.packed, merged.outside)
     _ADD.run(connection, _row(place, blob_key, (0, len(merged.packed))))
     blobs.supersede(connection, merged.replaces, now_ms)

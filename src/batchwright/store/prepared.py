@@ -8,7 +8,8 @@ has a dozen. Rows come back as named tuples of the statement's columns.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Executable
@@ -49,6 +50,52 @@ def _maker(names: Sequence[str]) -> Callable[[Iterable[Any]], StoredRow]:
     return make
 
 
+class Later:
+    """What a statement finds or changes, which may be asked for when others were sent behind it."""
+
+    def __init__(self, connection: Connection, text: _Text, cursor: DBAPICursor) -> None:
+        self._connection, self._text, self._cursor = connection, text, cursor
+        self._found: list[StoredRow] | None = None
+
+    def changed(self) -> int:
+        """How many rows; outside of `together`."""
+        return self._cursor.rowcount
+
+    def all(self) -> list[StoredRow]:
+        """Waits for the answers to all statements up to this one."""
+        if self._found is None:
+            with _translated(self._connection, self._text.sql):
+                self._found = [self._text.row(row) for row in self._cursor.fetchall()]
+            self._cursor.close()
+        return self._found
+
+
+@contextmanager
+def together(connection: Connection) -> Iterator[None]:
+    """A server is sent the prepared statements within one behind another. It is waited for where what one of them finds
+    is asked for, and at the end; how many rows `run` and `run_many` change is not known. Statements that SQLAlchemy
+    executes do not belong within: it looks for what they find at once, and sees nothing."""
+    if not _is_server(connection):
+        yield
+        return
+    driver: Any = connection.connection.dbapi_connection
+    with _translated(connection, ""), driver.pipeline():
+        yield
+
+
+def _is_server(connection: Connection) -> bool:
+    return connection.dialect.name == "postgresql"
+
+
+@contextmanager
+def _translated(connection: Connection, sql: str) -> Iterator[None]:
+    base = connection.dialect.loaded_dbapi.Error
+    try:
+        yield
+    except base as error:
+        raise DBAPIError.instance(sql, None, error, base, hide_parameters=True) from error
+
+
 class Prepared:
     def __init__(self, statement: Executable, names: Sequence[str] | None = None) -> None:
         """`names`: for an insert, the columns it is given; else what the statement's parameters are called."""
@@ -67,8 +114,7 @@ class Prepared:
 
     def run_many(self, connection: Connection, rows: Sequence[Values]) -> int:
         """How many rows it changed, over all of `rows`."""
-        text = self._text(connection)
-        cursor = self._execute(connection, text.sql, [text.bound(values) for values in rows], many=True)
+        cursor = self._execute_many(connection, self._text(connection), rows)
         changed = cursor.rowcount
         cursor.close()
         return changed
@@ -79,6 +125,18 @@ class Prepared:
         found = [text.row(row) for row in cursor.fetchall()]
         cursor.close()
         return found
+
+    def later(self, connection: Connection, values: Values) -> Later:
+        text = self._text(connection)
+        later = Later(connection, text, self._execute(connection, text.sql, text.bound(values)))
+        if not _is_server(connection):
+            later.all()
+        return later
+
+    def many_later(self, connection: Connection, rows: Sequence[Values]) -> Later:
+        """What it changes, over all of `rows`."""
+        text = self._text(connection)
+        return Later(connection, text, self._execute_many(connection, text, rows))
 
     def first(self, connection: Connection, values: Values) -> StoredRow | None:
         """The first row; None: there is none."""
@@ -91,6 +149,11 @@ class Prepared:
         if text is None:
             text = self._texts[name] = _Text(self.statement, self._names, connection)
         return text
+
+    def _execute_many(self, connection: Connection, text: _Text, rows: Sequence[Values]) -> DBAPICursor:
+        if len(rows) == 1:  # mostly, and a driver's way for many costs more
+            return self._execute(connection, text.sql, text.bound(rows[0]))
+        return self._execute(connection, text.sql, [text.bound(values) for values in rows], many=True)
 
     @staticmethod
     def _execute(connection: Connection, sql: str, values: Any, *, many: bool = False) -> DBAPICursor:

@@ -11,13 +11,14 @@ from sqlalchemy import Connection, bindparam, update
 from batchwright.core.batch_state import Pause, derive
 from batchwright.core.webhooks import EventType, event_of
 from batchwright.store import batches, dialect, output_files, pausing, reading, webhooks
+from batchwright.store.prepared import Later, Prepared
 from batchwright.store.schema import batch
 
-_FEWER_OPEN = (
+_FEWER_OPEN = Prepared(
     update(batch)
     .where(batch.c.batch_id == bindparam("of_batch"))
     .values(segments_open=batch.c.segments_open - bindparam("fewer"))
-    .returning(batch.c.segments_open)
+    .returning(batch.c.batch_id, batch.c.segments_open)
 )
 _SETTLE = (
     update(batch)
@@ -32,12 +33,21 @@ _REFUSE = (
 
 
 def lower_open(connection: Connection, batch_id: str, segments: int, now_ms: int) -> bool:
-    """Counts `segments` as settled, last of all in its transaction; true if that settled the batch.
+    """Counts `segments` as settled, last of all in its transaction; true if that settled the batch."""
+    return settle_lowered(connection, lower_later(connection, batch_id, segments), now_ms) is not None
 
-    Of all the transactions that do this one alone reads 0.
-    """
-    row = connection.execute(_FEWER_OPEN, {"of_batch": batch_id, "fewer": segments}).one_or_none()
-    return row is not None and row.segments_open == 0 and settle_if_done(connection, batch_id, now_ms)
+
+def lower_later(connection: Connection, batch_id: str, segments: int) -> Later:
+    """Counts `segments` as settled; `settle_lowered` is to follow."""
+    return _FEWER_OPEN.later(connection, {"of_batch": batch_id, "fewer": segments})
+
+
+def settle_lowered(connection: Connection, lowered: Later, now_ms: int) -> str | None:
+    """The batch, if what `lower_later` counted settles it: of all the transactions that do so one alone reads 0."""
+    for row in lowered.all():
+        if row.segments_open == 0 and settle_if_done(connection, row.batch_id, now_ms):
+            return str(row.batch_id)
+    return None
 
 
 def settle_if_done(connection: Connection, batch_id: str, now_ms: int) -> bool:
