@@ -96,8 +96,8 @@ class ChunkJournal:
 
     def close(self) -> None:
         """Chunks that were not dropped stay for the next process."""
-        with contextlib.suppress(OSError):
-            for folder in (self._own, self._folder, self._folder.parent):
+        for folder in (self._own, self._folder, self._folder.parent):
+            with contextlib.suppress(OSError):
                 folder.rmdir()  # which refuses where something is left in it
         if self._lock is not None:
             self._lock.release()

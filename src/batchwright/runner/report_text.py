@@ -157,7 +157,7 @@ def _fact_lines(report: Report) -> list[str]:
     if tally.doubts:
         lines.append(
             f"possible double payments: at most {count_text(tally.doubts)}: requests that ended without an answer and "
-            f"may have been paid for{_of_the_dead(report)}; of rows that were then sent again, both may be"
+            f"may have been paid for{_of_the_dead(report)}; a row is paid twice only if it was sent again"
         )
     if report.simulated:
         lines.append("simulated: no vendor was asked; answers, prices and costs are made up")
