@@ -75,9 +75,9 @@ def opened(objects: Objects, place: Path | str = ":memory:", *, writer: str = "w
 
 
 def named(store: SqlStore) -> dict[str, str]:
-    """Key -> object of every blob that is outside."""
+    """Key, without its day -> object of every blob that is outside."""
     with store._connections.read() as connection:
-        return {row.key: row.object for row in connection.execute(select(blob)) if row.object}
+        return {row.key.partition("/")[2]: row.object for row in connection.execute(select(blob)) if row.object}
 
 
 def there(objects: Counted) -> set[str]:

@@ -83,6 +83,10 @@ def schema(connection: Connection) -> list[list[tuple[object, ...]]]:
     ]
 
 
+def is_no_partition(name: str | None, kind: str, parents: object) -> bool:
+    return kind != "table" or name is None or not name.startswith("blob_")
+
+
 def test_migrations_alone_make_the_schema_of_the_metadata(empty: str, url: str) -> None:
     migrated, made = connect(empty), connect(url)
     with migrated.write() as connection:
@@ -90,7 +94,8 @@ def test_migrations_alone_make_the_schema_of_the_metadata(empty: str, url: str) 
     with migrated.read() as old, made.read() as new:
         assert schema(old) == schema(new)
         assert schema(new)[3] == [("e",)]
-        assert compare_metadata(MigrationContext.configure(old), metadata) == []
+        context = MigrationContext.configure(old, opts={"include_name": is_no_partition})
+        assert compare_metadata(context, metadata) == []
         version = "SELECT version_num FROM alembic_version"
         assert old.exec_driver_sql(version).scalar() == new.exec_driver_sql(version).scalar() == HEAD
     migrated.close()

@@ -143,7 +143,7 @@ def run(bodies: Bodies, checkpoint: Checkpoint) -> CheckpointResult:
 
 
 def _part_key(checkpoint: Checkpoint) -> str:
-    return blobs.part_key(checkpoint.worker, checkpoint.number)
+    return blobs.part_key(checkpoint.worker, checkpoint.number, checkpoint.now_ms)
 
 
 def _write(
