@@ -287,7 +287,8 @@ _CAUSES: dict[str, str] = {
     "53300": "the server has no connection left. Raise its max_connections, put a pooler before it, or run fewer "
     "processes here",
     "25006": "it can only be read, as a standby. Name the primary server",
-    "42501": "its user may not do that. Give it CREATE on the schema and all rights on the tables there",
+    "42501": "its user may not do that. It needs CREATE on the schema, and to own the tables there or be of the role "
+    "that does",
     "3D000": "there is no such database. Create it (createdb), or correct its name, then run the same command again. "
     "Expected is postgresql://USER@HOST/NAME; without NAME it is named as its user",
     "28000": "the server refuses its user. Name one that it knows and lets in from here (CREATE ROLE, pg_hba.conf)",
