@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from batchwright.core.errors import NoSuchBatch
+from batchwright.core.errors import NoSuchBatch, StoreError
 from batchwright.core.tenants import Tenant
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.sweeper import Sweeper, worker_lock_name
@@ -194,3 +194,45 @@ def test_what_a_person_deletes_goes_at_once(url: str, store: Store, server: Post
     assert count(url, "blob") == 0
     assert sweep(store, NOW_MS + DAY_MS) == 1
     assert days(server) == {}
+
+
+def test_a_day_that_one_batch_holds_is_emptied_of_the_others(
+    url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body_days, "STEPS", 1)
+    monkeypatch.setattr(body_days, "_KEYS", body_days._KEYS.limit(40))
+    monkeypatch.setattr(body_days, "STEP", 40)
+    worker = Worker(store)
+    begin(store, "batch_held", FIRST * DAY_MS)
+    (one,) = worker.claim(batch_id="batch_held", now_ms=FIRST * DAY_MS)
+    worker.checkpoint(one.reserve(0, 1).change(), now_ms=FIRST * DAY_MS)
+    worker.checkpoint(one.answer(0).change(), now_ms=FIRST * DAY_MS)
+    kept = count(url, "blob")
+    for number in range(15):
+        ended(store, worker, f"batch_{number}", FIRST * DAY_MS)
+        store.drop_batch(f"batch_{number}", with_day=True)
+    assert count(url, "blob") == kept + 60
+    store.sweep_days(NOW_MS)
+    assert count(url, "blob") == kept + 60, "without a retention it may be that all is to be kept"
+    store.sweep_days(NOW_MS + LOOKED_EVERY_MS, KEEP_MS)
+    assert kept < count(url, "blob") < kept + 60, "a step at a time"
+    store.sweep_days(NOW_MS + 2 * LOOKED_EVERY_MS, KEEP_MS)
+    assert count(url, "blob") == kept
+    worker.checkpoint(one.answer(1).change(), now_ms=NOW_MS)
+    assert store.check("batch_held") == []
+
+
+def test_who_does_not_own_the_tables_is_told_so(postgres: PostgresServer, url: str, store: Store) -> None:
+    ended(store, Worker(store), "batch_a", FIRST * DAY_MS)
+    store.drop_batch("batch_a")
+    store.sweep_days(NOW_MS)
+    name = url.rpartition("/")[2]
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(b"CREATE ROLE guest LOGIN")
+        owner.execute(b"GRANT ALL ON ALL TABLES IN SCHEMA public TO guest")
+    guest = open_store(postgres.url(name).replace("postgres@", "guest@"))
+    with pytest.raises(StoreError, match="to own the tables there"):
+        guest.sweep_days(NOW_MS + UNNEEDED_MS)
+    guest.close()
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(b"DROP OWNED BY guest; DROP ROLE guest")

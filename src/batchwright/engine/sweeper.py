@@ -72,7 +72,7 @@ class Sweeper:
             self._pass(now_ms)
             if keep_ended_ms:
                 self._drop_old(now_ms - keep_ended_ms)
-            self._store.sweep_days(now_ms)
+            self._store.sweep_days(now_ms, keep_ended_ms)
         finally:
             # Given back at once: the next command's pass is not to wait for a lease that nobody uses.
             self._store.take_lease("sweeper", self._owner, now_ms, 0)

@@ -182,9 +182,10 @@ class Store(Fleet, Keys, FileStore, Webhooks, Protocol):
         """Deletes up to `limit` superseded blobs older than that, and as many objects of such; returns how many.
         Raises ObjectsAway where the object store does not answer: what it holds goes later."""
 
-    def sweep_days(self, now_ms: int) -> int:
+    def sweep_days(self, now_ms: int, keep_ended_ms: int = 0) -> int:
         """Where bodies are kept by days, gets the next days ready and drops those whose bodies nobody has needed for a
-        while; returns how many."""
+        while; returns how many. `keep_ended_ms`: the retention, well after which a day that is still needed for some
+        batch is emptied of the others; 0: there is none."""
 
     def sweep_orphans(self, now_ms: int, limit: int = 1000) -> int:
         """Looks at the next `limit` objects of this store, once around a day, and deletes those older than a day that

@@ -4,6 +4,8 @@
 is dropped, so that nobody who works waits for either. A day goes when nothing leads there any more: no part, no batch
 that came in on it (its inputs), no object. That is asked of the rows themselves, and must have been so for longer than
 any transaction lasts, because a table that is dropped is gone for those too who still see what led to it.
+
+A day that is kept for a batch which has not ended long after the others is emptied of these by rows.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 import msgspec
-from sqlalchemy import Connection
+from sqlalchemy import Connection, bindparam, select
 from sqlalchemy.exc import DBAPIError
 
-from batchwright.store import dialect, facts
+from batchwright.store import blobs, dialect, facts
 from batchwright.store.blobs import DAY_MS, day_of, of_day
+from batchwright.store.schema import batch, blob
 
 T = TypeVar("T")
 
@@ -30,6 +33,12 @@ UNNEEDED_MS = 10 * 60_000
 """So long nothing must have led to a day; a transaction that reads ends within two minutes."""
 UNNEEDED = "days that nothing leads to"
 """A fact: JSON, day -> since when."""
+OVERDUE = 2
+"""Days more than the retention, after which a day is emptied by rows."""
+EMPTIED = "overdue days emptied to"
+"""A fact: JSON, `_Emptied`."""
+STEP, STEPS = 1_000, 20
+"""Keys that one transaction looks at, and transactions of one sweep."""
 PATIENCE_S = 10.0
 """Of detaching: it waits for transactions that began before it, and holds up none."""
 NO_PARTITION = "23514"
@@ -48,6 +57,23 @@ _IS_NEEDED = """
         OR EXISTS (SELECT FROM batch WHERE created_at_ms >= {begin_ms} AND created_at_ms < {end_ms})
         OR EXISTS (SELECT FROM blob WHERE key >= '{low}' AND key < '{high}' AND object <> '')
 """
+
+
+_KEYS = (
+    select(blob.c.key)
+    .where(blob.c.key > bindparam("after"), blob.c.key < bindparam("before"), blob.c.object == "")
+    .order_by(blob.c.key)
+    .limit(STEP)
+)
+_THERE = select(batch.c.batch_id).where(dialect.OneOf(batch.c.batch_id, "batch_ids"))
+
+
+class _Emptied(msgspec.Struct, frozen=True, kw_only=True):
+    on: int = -1
+    """The day on which it was begun: once a day is enough."""
+    after: str = ""
+    """The key that it has come to."""
+    ended: bool = False
 
 
 class Days(Protocol):
@@ -97,16 +123,18 @@ def make(connection: Connection, day: int) -> None:
     connection.exec_driver_sql(f"ALTER TABLE blob ATTACH PARTITION {name} FOR VALUES FROM ('{low}') TO ('{high}')")
 
 
-def sweep(days: Days, now_ms: int) -> int:
+def sweep(days: Days, now_ms: int, keep_ended_ms: int) -> int:
     """Makes the tables that will be needed, and drops those that are not; returns how many. What a crash or another
-    sweeper has left half done is done with by a later call."""
+    sweeper has left half done is done with by a later call. `keep_ended_ms`: the retention; 0: there is none."""
     there = days.look(states)
     today = day_of(now_ms)
     for day in range(today, today + AHEAD + 1):
         if there.get(day) != ATTACHED:
             days.transact(lambda connection, day=day: make(connection, day))  # type: ignore[misc]  # bound at once
     past = sorted(day for day in there if day <= today - OPEN)
-    for day in _unneeded(days, [day for day in past if there[day] == ATTACHED], now_ms):
+    attached = [day for day in past if there[day] == ATTACHED]
+    unneeded = _unneeded(days, attached, now_ms)
+    for day in (day for day, since_ms in unneeded.items() if now_ms - since_ms >= UNNEEDED_MS):
         if days.run_alone(f"ALTER TABLE blob DETACH PARTITION {name_of(day)} CONCURRENTLY", PATIENCE_S):
             there[day] = APART
     gone = 0
@@ -117,11 +145,38 @@ def sweep(days: Days, now_ms: int) -> int:
             there[day] = APART
         if there[day] == APART:
             gone += days.run_alone(f"DROP TABLE {name_of(day)}", PATIENCE_S)
+    until = day_of(now_ms - keep_ended_ms) - OVERDUE
+    overdue = [day for day in attached if day <= until and day not in unneeded]
+    if keep_ended_ms and overdue:
+        for _ in range(STEPS):
+            if not days.transact(lambda connection: _empty_step(connection, today, overdue)):
+                break
     return gone
 
 
-def _unneeded(days: Days, past: list[int], now_ms: int) -> list[int]:
-    """Those of these days that nothing has led to for long enough."""
+def _empty_step(connection: Connection, today: int, overdue: list[int]) -> bool:
+    """Looks at the next bodies of these days, and deletes those that nothing leads to; false: those were the last for
+    today."""
+    stands = msgspec.json.decode(facts.get(connection, EMPTIED) or "{}", type=_Emptied)
+    if stands.on != today:
+        stands = _Emptied(on=today)
+    if stands.ended:
+        return False
+    found = {"after": max(stands.after, of_day(overdue[0])[0]), "before": of_day(overdue[-1])[1]}
+    keys = list(connection.execute(_KEYS, found).scalars())
+    inputs = {key: key.split("/", 2)[2].rpartition("/")[0] for key in keys if key.split("/", 2)[1] == "input"}
+    batch_ids = sorted(set(inputs.values()))
+    there = set(connection.execute(_THERE, {"batch_ids": dialect.many(connection, batch_ids)}).scalars())
+    blobs.discard(connection, [key for key, batch_id in inputs.items() if batch_id not in there])
+    blobs.discard(connection, [key for key in keys if key not in inputs], unnamed=True)
+    ended = len(keys) < STEP
+    now = _Emptied(on=today, after=keys[-1] if keys else stands.after, ended=ended)
+    facts.put(connection, EMPTIED, msgspec.json.encode(now).decode())
+    return not ended
+
+
+def _unneeded(days: Days, past: list[int], now_ms: int) -> dict[int, int]:
+    """Those of these days that nothing leads to, and since when."""
 
     def look(connection: Connection) -> tuple[dict[int, int], dict[int, int]]:
         known = msgspec.json.decode(facts.get(connection, UNNEEDED) or "{}", type=dict[int, int])
@@ -130,7 +185,7 @@ def _unneeded(days: Days, past: list[int], now_ms: int) -> list[int]:
     known, since = days.look(look)
     if since != known:
         days.transact(lambda connection: facts.put(connection, UNNEEDED, msgspec.json.encode(since).decode()))
-    return [day for day, since_ms in since.items() if now_ms - since_ms >= UNNEEDED_MS]
+    return since
 
 
 def _is_needed(connection: Connection, day: int) -> bool:

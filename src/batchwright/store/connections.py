@@ -48,9 +48,8 @@ class Connections(Protocol):
     def give_back_pages(self) -> None:
         """Returns some of the room that deleted blobs have left, where the database does not do so by itself."""
 
-    def sweep_days(self, now_ms: int) -> int:
-        """Where `keeps_days`, makes the tables of the next days, and drops those of days whose bodies nobody needs;
-        returns how many."""
+    def sweep_days(self, now_ms: int, keep_ended_ms: int) -> int:
+        """As `ports.store.Store.sweep_days`; nothing unless `keeps_days`."""
 
     def data_version(self) -> int:
         """Changes when another process has committed something that others may wait for. Never waits."""

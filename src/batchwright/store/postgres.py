@@ -140,7 +140,7 @@ class PostgresConnections:
             except load_psycopg().Error as error:
                 connection.invalidate()  # where it was cancelled, the word may come late and meet what is next on it
                 if error.sqlstate not in ALREADY_OR_LATER:
-                    raise
+                    raise DBAPIError.instance(sql, None, error, load_psycopg().Error) from error
                 return False
             finally:
                 patience.cancel()
@@ -191,12 +191,12 @@ class PostgresConnections:
     def give_back_pages(self) -> None:
         """The server vacuums by itself."""
 
-    def sweep_days(self, now_ms: int) -> int:
+    def sweep_days(self, now_ms: int, keep_ended_ms: int) -> int:
         with self._lock:
             if 0 <= now_ms - self._days_looked_ms < body_days.LOOKED_EVERY_MS:
                 return 0
             self._days_looked_ms = now_ms
-        return body_days.sweep(self, now_ms)
+        return body_days.sweep(self, now_ms, keep_ended_ms)
 
     def data_version(self) -> int:
         self._check_open()

@@ -245,8 +245,8 @@ class SqlStore:
             self._connections.give_back_pages()
         return deleted + objects_sweep.delete_superseded(self._bodies, now_ms - keep_superseded_ms, limit)
 
-    def sweep_days(self, now_ms: int) -> int:
-        return self._connections.sweep_days(now_ms)
+    def sweep_days(self, now_ms: int, keep_ended_ms: int = 0) -> int:
+        return self._connections.sweep_days(now_ms, keep_ended_ms)
 
     def sweep_orphans(self, now_ms: int, limit: int = 1000) -> int:
         return objects_sweep.delete_orphans(self._bodies, now_ms, limit)

@@ -173,7 +173,7 @@ class SqliteConnections:
             self._check_open()
             _give_back_pages(self._driver())
 
-    def sweep_days(self, now_ms: int) -> int:
+    def sweep_days(self, now_ms: int, keep_ended_ms: int) -> int:
         """All bodies are in one table, and go by rows."""
         return 0
 
