@@ -2,14 +2,19 @@
 
     python benchmarks/claims.py --segments 1000000 --accounts 10000
     python benchmarks/claims.py --segments 1000000 --accounts 10000 --database postgresql://... --workers 2
-    python benchmarks/claims.py --database postgresql://... --soak 20
+    python benchmarks/claims.py --soak 20
+    python benchmarks/claims.py --postgres --soak 20
 
-Without --database it is a state file in a temporary folder. The database must be an empty one: the backlog is written
+Without --database it is a state file in a temporary folder, with --postgres a server of the benchmark's own that forces
+to disk what it commits, and vacuums by itself. The database must be an empty one: the backlog is written
 straight into its tables, in segments of one size with a tiny input, and is claimed through the statements that workers
 use. Each worker is a process. At the end the accounts are counted from the segments that are held.
 
 --soak goes on for so many minutes with all that changes a backlog: what was claimed is ended or given back, batches
-come in, some are paused and resumed. It prints the rate over time, and the plans of the claim's statements at its end.
+come in, some are paused and resumed, those that have ended are deleted as a retention does. A line for each part of the
+time says the rates, what the tables have grown to and which rows in them are dead, and whether the database still goes
+about a claim's statements by index: no table read whole, nothing sorted. Where it does not, or the tables have doubled
+for each row since half of the time, it says so at the end and exits with 1.
 
 It goes below the store's contract, to its connections, which is what the silenced checks are for.
 """
@@ -20,16 +25,18 @@ import argparse
 import json
 import multiprocessing
 import random
-import re
+import sys
 import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any
 
+import condition
 import msgspec
 from sqlalchemy import Connection
 
@@ -49,7 +56,7 @@ from batchwright.ports.store import (
     SegmentChange,
     Store,
 )
-from batchwright.store import backlog, claiming, queueing
+from batchwright.store.blobs import input_key
 from batchwright.store.open import open_store
 from batchwright.wire import frames
 
@@ -57,22 +64,16 @@ ROWS = 4
 """Of a segment."""
 NOW_MS = 1_000_000
 WINDOW_S = 30.0
-"""Of a soak: one line a window."""
+"""Of a soak: one line a window, and at least 4."""
 NEW_SEGMENTS = 64
 """Of a batch that comes in during a soak."""
 KEPT = 100_000
 """Latest transactions of which times are kept."""
-OWNER = WorkerId("benchmark", "1")
-STATEMENTS = {
-    "sets of lanes": queueing._LANE_SETS,
-    "first accounts": queueing._FIRST,
-    "places": queueing._PLACES,
-    "picks": queueing._PICKS,
-    "head": claiming._HEAD,
-    "take": claiming._TAKE,
-    "fewer waiting": backlog._LOWER_IN_TURN,
-    "charge": queueing._CHARGE,
+SERVER = {
+    **{"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "autovacuum": "on"},
+    "shared_buffers": "256MB",
 }
+OWNER = WorkerId("benchmark", "1")
 
 
 def lanes_of(account: int, lane_sets: int) -> str:
@@ -117,6 +118,7 @@ def _insert(connection: Connection, given: argparse.Namespace, what: tuple[int, 
         ),
         *(given.accounts, msgspec.json.encode(spec()), str(OWNER), NOW_MS, b"", each * ROWS, each, each),
     )
+    day = input_key("", 0, NOW_MS).partition("/")[0]
     for number, lane in enumerate(lanes):
         mine = f"seq % {len(lanes)} = {number}".replace("%", "%%" if word == "%s" else "%")
         run(
@@ -141,7 +143,7 @@ def _insert(connection: Connection, given: argparse.Namespace, what: tuple[int, 
         run(
             "INSERT INTO blob (key, data) "
             + numbers
-            + f"SELECT 'input/' || batch_id || '/' || i, CAST(? AS {'bytea' if word == '%s' else 'blob'}) "
+            + f"SELECT '{day}/input/' || batch_id || '/' || i, CAST(? AS {'bytea' if word == '%s' else 'blob'}) "
             f"FROM batch, n WHERE {mine}",
             *(each, packed),
         )
@@ -155,6 +157,7 @@ class Window:
     """What one worker did in a part of its time."""
 
     claims: int
+    settles: int
     transactions_s: list[float]
     lasted_s: float
     cpu_s: float
@@ -169,12 +172,13 @@ class Claimer:
         self.store = open_store(place if given.database else Path(place))
         self.id = WorkerId(f"claimer{number}", "1")
         self.store.register_worker(self.id, host="here", pid=number + 1, now_ms=NOW_MS)
-        self.landed = 0
+        self.landed = self.settled = 0
         self.chance = random.Random(number)
         self.new = 0
 
     def window(self, until_s: float, claims: int, *, churn: bool) -> Window:
         taken = 0
+        settled = self.settled
         times: deque[float] = deque(maxlen=KEPT)
         held: Sequence[ClaimedSegment] = ()
         began_s, began_cpu_s = time.perf_counter(), time.process_time()
@@ -194,6 +198,7 @@ class Claimer:
             self._checkpoint([self._end(one) for one in held], None)
         return Window(
             claims=taken,
+            settles=self.settled - settled,
             transactions_s=list(times),
             lasted_s=time.perf_counter() - began_s,
             cpu_s=time.process_time() - began_cpu_s,
@@ -207,6 +212,7 @@ class Claimer:
     def _end(self, one: ClaimedSegment) -> SegmentChange:
         if self.chance.random() < 0.5:
             return SegmentChange(key=one.key, epoch=one.epoch, row_map=one.row_map, release=Release.WAITING)
+        self.settled += 1
         ok = row_map.PLAIN_SUCCESS
         records = [Record(row=row, byte=ok, attempts=1, used=1, body=b"{}") for row in range(ROWS)]
         change = SegmentChange(
@@ -245,7 +251,8 @@ def work(given: argparse.Namespace, number: int, place: str, said: Queue[tuple[i
     if given.soak:
         ends_s = time.perf_counter() + 60 * given.soak
         while (now_s := time.perf_counter()) < ends_s:
-            said.put((number, claimer.window(min(ends_s, now_s + WINDOW_S), given.segments, churn=True)))
+            until_s = min(ends_s, now_s + min(WINDOW_S, 15 * given.soak))
+            said.put((number, claimer.window(until_s, given.segments, churn=True)))
     else:
         each = given.claims // given.workers
         said.put((number, claimer.window(time.perf_counter() + 3_600, each, churn=False)))
@@ -290,6 +297,7 @@ def line(found: Sequence[Window], workers: int) -> dict[str, Any]:
         "workers": workers,
         "claims": claims,
         "claims_a_second": round(claims / max(window.lasted_s for window in found)),
+        "settles_a_second": round(sum(window.settles for window in found) / max(window.lasted_s for window in found)),
         "worker_cpu_ms_a_claim": round(1_000 * sum(window.cpu_s for window in found) / max(1, claims), 2),
         "transaction_p50_ms": round(quantile_ms(times_s, 0.5), 1),
         "transaction_p99_ms": round(quantile_ms(times_s, 0.99), 1),
@@ -316,34 +324,27 @@ def fairness(store: Store) -> dict[str, Any]:
     return store._connections.look(read)  # type: ignore[attr-defined, no-any-return]
 
 
-def plans(store: Store) -> dict[str, list[str]]:
-    """How the database goes about a claim's statements now."""
+@contextmanager
+def database(given: argparse.Namespace) -> Iterator[str]:
+    """Where it is: a URL, or a path."""
+    if given.database:
+        yield given.database
+    elif given.postgres:
+        sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+        from support.postgres import PostgresServer
 
-    def read(connection: Connection) -> dict[str, list[str]]:
-        found = {}
-        for name, statement in STATEMENTS.items():
-            text = statement._text(connection)
-            if connection.dialect.name == "postgresql":
-                names = set(re.findall(r"%\((\w+)\)s", text.sql)) - set(text._fixed)
-                values = text.bound({one: lanes_of(0, 1) if "lanes" in one else _value(one) for one in names})
-                rows = connection.connection.dbapi_connection.execute(f"EXPLAIN {text.sql}", values).fetchall()  # type: ignore[union-attr]
-                found[name] = [row[0] for row in rows]
-            else:
-                values = tuple(1 for _ in text._order or ())
-                rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text.sql}", values).fetchall()
-                found[name] = [row[3] for row in rows]
-        return found
-
-    return store._connections.transact(read)  # type: ignore[attr-defined, no-any-return]
-
-
-def _value(name: str) -> object:
-    return {"accounts": ["account_0"], "of_account": "account_0", "of_batch": "batch_0", "batch_id": "batch_0"}.get(
-        name, 1
-    )
+        server = PostgresServer(SERVER)
+        try:
+            given.database = server.new_database()
+            yield given.database
+        finally:
+            server.close()
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield str(Path(folder) / "batchwright.db")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description="How fast and how fairly segments are claimed.")
     parser.add_argument("--segments", type=int, default=1_000_000)
     parser.add_argument("--accounts", type=int, default=10_000)
@@ -351,23 +352,30 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=16, help="claims a transaction asks for")
     parser.add_argument("--claims", type=int, default=20_000, help="in all, where there is no --soak")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--database", help="an empty one; without it a state file")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--database", help="an empty one; without it a state file")
+    where.add_argument("--postgres", action="store_true", help="a server of the benchmark's own")
     parser.add_argument("--soak", type=float, default=0.0, help="minutes")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        place = given.database or str(Path(folder) / "batchwright.db")
+    wrong: list[str] = []
+    with database(given) as place:
         store = open_store(place if given.database else Path(place))
         began_s = time.perf_counter()
         fill(store, given)
         print(json.dumps({"filled_s": round(time.perf_counter() - began_s, 1), "segments": given.segments}), flush=True)
+        soak = condition.Soak(store, lanes_of(0, 1), NOW_MS)
         for found in windows(given, place):
-            print(json.dumps(line(found, given.workers)), flush=True)
-        if not given.soak:
-            print(json.dumps(fairness(store)))
-        for name, steps in plans(store).items():
+            print(json.dumps(line(found, given.workers) | (soak.look() if given.soak else {})), flush=True)
+        for name, steps in condition.plans(store, lanes_of(0, 1)).items():
             print(f"{name}:\n" + "\n".join(f"    {step}" for step in steps))
+        if given.soak:
+            wrong = soak.verdict(given.soak)
+            print("\n".join(wrong) or "every claim by index to the end, and no table grew without rows")
+        else:
+            print(json.dumps(fairness(store)))
         store.close()
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -80,6 +80,9 @@ def test_claims_of_several_workers_on_a_server(postgres: PostgresServer) -> None
         assert fair["tokens_apart"] <= 2 * fair["tokens_a_segment"]
 
 
-def test_a_soak_of_claims_prints_its_plans() -> None:
-    _, *windows = claims("--soak", "0.01")
+@pytest.mark.parametrize("where", [[], ["--postgres"]], ids=["a state file", "a server"])
+def test_a_soak_of_claims_looks_at_plans_and_at_what_is_left_behind(where: list[str]) -> None:
+    _, *windows = claims("--soak", "0.01", *where)
     assert windows[0]["claims"] > 0
+    assert all(window["plans"] == "by index" for window in windows)
+    assert all(window["left_behind"] for window in windows)

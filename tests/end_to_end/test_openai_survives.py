@@ -81,7 +81,7 @@ def blobs(command: CommandLine, prefix: str) -> int:
     # By the library of the stores that this process opens: another one knows nothing of their locks, and takes the log
     # from under them when it closes the file.
     with closing(load_sqlite().connect(command.state / "batchwright.sqlite")) as database:
-        (count,) = database.execute("SELECT count(*) FROM blob WHERE key LIKE ?", (f"{prefix}%",)).fetchone()
+        (count,) = database.execute("SELECT count(*) FROM blob WHERE key LIKE ?", (f"%{prefix}%",)).fetchone()
     return int(count)
 
 

@@ -29,7 +29,8 @@ def question(number: int) -> str:
 
 def blob_bytes(service: RunningService) -> dict[str, int]:
     """By what they are: inputs of segments, pieces of files, answers."""
-    kind = func.substr(blob.c.key, 1, func.instr(blob.c.key, "/") - 1)
+    dated = func.ltrim(blob.c.key, "0123456789/")
+    kind = func.substr(dated, 1, func.instr(dated, "/") - 1)
     connections = SqliteConnections(service.settings.state_dir / STORE_FILE)
     try:
         with connections.read() as connection:

@@ -15,6 +15,7 @@ from batchwright.store import (
     backlog,
     batches,
     blobs,
+    body_days,
     checkpointing,
     claiming,
     closing,
@@ -57,9 +58,10 @@ STATEMENTS = {
     "due": claiming._DUE,
     "held": checkpointing._HELD,
     "fence": checkpointing._FENCE,
+    "named": parts._NAMED,
     "frames": parts._FRAMES,
     "supersede": blobs._SUPERSEDE,
-    "sweep": blobs._SWEEP,
+    "superseded": blobs._OLD,
     "blob": blobs._FIND,
     "objects to sweep": blobs._OLD_OBJECTS,
     "unheld": closing._UNHELD,
@@ -136,6 +138,12 @@ def on_postgres(postgres: PostgresServer) -> Iterator[Connection]:
         connections.close()
 
 
+def plan_of(connection: Connection, sql: str, values: object) -> list[str]:
+    driver = connection.connection.dbapi_connection
+    assert isinstance(driver, psycopg.Connection)
+    return [row[0] for row in driver.execute(f"EXPLAIN {sql}", values).fetchall()]
+
+
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_scans_nothing_on_postgresql(on_postgres: Connection, name: str) -> None:
     statement = STATEMENTS[name]
@@ -144,9 +152,28 @@ def test_a_claim_scans_nothing_on_postgresql(on_postgres: Connection, name: str)
     names = set(re.findall(r"%\((\w+)\)s", text.sql))
     values = {name: 1 if NUMBERS.search(name) else "x" for name in names - set(text._fixed)}
     values |= {name: ["x", "y"] for name in names & {"accounts", "batch_ids"}}
-    driver = on_postgres.connection.dbapi_connection
-    assert isinstance(driver, psycopg.Connection)
-    plan = [row[0] for row in driver.execute(f"EXPLAIN {text.sql}", text.bound(values)).fetchall()]
+    plan = plan_of(on_postgres, text.sql, text.bound(values))
     assert [line for line in plan if "Seq Scan" in line] == []
     if name in ORDERED:
         assert [line for line in plan if "Sort" in line] == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "values"),
+    [
+        (blobs._FIND, {"key": "00003/input/b/1"}),
+        (parts._FRAMES, {"batch_id": "b", "number": 1, "blob_keys": ["00003/part/w/1/1", "00003/part/w/1/2"]}),
+        (blobs._SUPERSEDE, {"old_key": "00003/part/w/1/1", "now_ms": 1}),
+    ],
+    ids=["blob", "frames", "supersede"],
+)
+def test_one_days_bodies_are_looked_for_in_its_table_alone(
+    on_postgres: Connection, statement: Prepared, values: dict[str, object]
+) -> None:
+    """Known before it runs, so that the other days are not even locked."""
+    for day in range(6):
+        body_days.make(on_postgres, day)
+    text = statement._text(on_postgres)
+    plan = plan_of(on_postgres, text.sql, text.bound(values))
+    assert set(re.findall(r"blob_\d+\b", " ".join(plan))) >= {"blob_3"}
+    assert [line for line in plan if re.search(r"on blob_([0-24-9]|undated)\b", line) or "Seq Scan" in line] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import traceback
 from collections.abc import Iterator
@@ -78,9 +79,15 @@ STORAGE = "SELECT attstorage::text FROM pg_attribute WHERE attrelid = 'blob'::re
 
 
 def schema(connection: Connection) -> list[list[tuple[object, ...]]]:
+    """Without the tables of days, of which each database has its own."""
     return [
-        [tuple(row) for row in connection.exec_driver_sql(query)] for query in (COLUMNS, INDEXES, CONSTRAINTS, STORAGE)
+        [tuple(row) for row in connection.exec_driver_sql(query) if not re.search(r"\bblob_[0-9]", str(row))]
+        for query in (COLUMNS, INDEXES, CONSTRAINTS, STORAGE)
     ]
+
+
+def is_no_partition(name: str | None, kind: str, parents: object) -> bool:
+    return kind != "table" or name is None or not name.startswith("blob_")
 
 
 def test_migrations_alone_make_the_schema_of_the_metadata(empty: str, url: str) -> None:
@@ -90,7 +97,8 @@ def test_migrations_alone_make_the_schema_of_the_metadata(empty: str, url: str) 
     with migrated.read() as old, made.read() as new:
         assert schema(old) == schema(new)
         assert schema(new)[3] == [("e",)]
-        assert compare_metadata(MigrationContext.configure(old), metadata) == []
+        context = MigrationContext.configure(old, opts={"include_name": is_no_partition})
+        assert compare_metadata(context, metadata) == []
         version = "SELECT version_num FROM alembic_version"
         assert old.exec_driver_sql(version).scalar() == new.exec_driver_sql(version).scalar() == HEAD
     migrated.close()

@@ -259,7 +259,7 @@ class Auditor:
 
     def _look_at_blobs(self, worker: tuple[str, str]) -> None:
         for key, data in self.db.new_blobs():
-            if key.startswith(("part/", "result/")):
+            if key.partition("/")[2].startswith(("part/", "result/")):
                 frames = self.db.execute(FRAMES, (key,)).fetchall()
                 for batch_id, number, offset, length in frames:
                     for record in unpack(data[offset : offset + length]):

@@ -51,8 +51,9 @@ class ServerDatabase:
         return int(self.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()[0])
 
     def new_blobs(self) -> list[tuple[str, bytes]]:
-        # Nothing is vacuumed, so what came later lies further back.
-        found = self.execute("SELECT key, data FROM blob WHERE NOT (key = ANY(?)) ORDER BY ctid", (list(self._keys),))
+        # Nothing is vacuumed, so what came later lies further back, and the tables of later days were made later.
+        new = "SELECT key, data FROM blob WHERE NOT (key = ANY(?)) ORDER BY tableoid, ctid"
+        found = self.execute(new, (list(self._keys),))
         blobs = found.fetchall()
         self._keys.update(key for key, _ in blobs)
         return list(blobs)

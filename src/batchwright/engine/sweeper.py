@@ -72,6 +72,7 @@ class Sweeper:
             self._pass(now_ms)
             if keep_ended_ms:
                 self._drop_old(now_ms - keep_ended_ms)
+            self._store.sweep_days(now_ms, keep_ended_ms)
         finally:
             # Given back at once: the next command's pass is not to wait for a lease that nobody uses.
             self._store.take_lease("sweeper", self._owner, now_ms, 0)
@@ -99,7 +100,7 @@ class Sweeper:
         """Oldest first; one whose answers a process is writing to a file now is left for a later pass."""
         for batch_id in self._store.ended_before(before_ms, OLD_BATCHES_MAX):
             if self._locks.is_free(run_lock_name(batch_id)):
-                self._store.drop_batch(batch_id)
+                self._store.drop_batch(batch_id, with_day=True)
 
     def _drop_abandoned(self, now_ms: int) -> None:
         """An intake whose process has ended can never be finished: the same command takes its input in anew."""

@@ -101,8 +101,11 @@ class Store(Fleet, Keys, FileStore, Webhooks, Protocol):
 
         `digest`: of its idempotency key, where that was not known before; written in the same transaction."""
 
-    def drop_batch(self, batch_id: str) -> None:
-        """Removes an accepting, settled or refused batch and all that belongs to it. Raises WrongState for another."""
+    def drop_batch(self, batch_id: str, *, with_day: bool = False) -> None:
+        """Removes an accepting, settled or refused batch and all that belongs to it. Raises WrongState for another.
+
+        `with_day`: where bodies are kept by days, those of the batch stay, found by nobody, until `sweep_days` drops
+        all of their day."""
 
     def ended_before(self, before_ms: int, limit: int) -> list[str]:
         """Batches that ended before that moment, the oldest end first."""
@@ -178,6 +181,11 @@ class Store(Fleet, Keys, FileStore, Webhooks, Protocol):
     def sweep_step(self, now_ms: int, keep_superseded_ms: int = 3_600_000, limit: int = 1000) -> int:
         """Deletes up to `limit` superseded blobs older than that, and as many objects of such; returns how many.
         Raises ObjectsAway where the object store does not answer: what it holds goes later."""
+
+    def sweep_days(self, now_ms: int, keep_ended_ms: int = 0) -> int:
+        """Where bodies are kept by days, gets the next days ready and drops those whose bodies nobody has needed for a
+        while; returns how many. `keep_ended_ms`: the retention, well after which a day that is still needed for some
+        batch is emptied of the others; 0: there is none."""
 
     def sweep_orphans(self, now_ms: int, limit: int = 1000) -> int:
         """Looks at the next `limit` objects of this store, once around a day, and deletes those older than a day that

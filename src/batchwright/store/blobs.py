@@ -1,8 +1,11 @@
 """Blobs: immutable bytes under a key that says what wrote them and is used once.
 
-Each has its row. Its bytes are in that row, or in an object of the object store (`store.bodies`), perhaps beside those
-of others, and the row says where. Superseded blobs are marked, never deleted by the transaction that supersedes them: a
-reader may hold their names. The sweeper deletes them later, and an object once all go that lie in it.
+A key begins with a day, of which on a PostgreSQL server all blobs are a table of their own (`store.body_days`): an
+input's is the day its batch came in, of what came after it the day it was written. Pieces of files have none.
+
+Each blob has its row. Its bytes are in that row, or in an object of the object store (`store.bodies`), perhaps beside
+those of others, and the row says where. Superseded blobs are marked, never deleted by the transaction that supersedes
+them: a reader may hold their names. The sweeper deletes them later, and an object once all go that lie in it.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from batchwright.store.schema import IS_OBJECT, SUPERSEDED, blob, part
 
 MAX_BYTES = 8 * 1024 * 1024
 """Of blobs in one transaction; a single larger one goes alone."""
+DAY_MS = 86_400_000
 LONG_AGO_MS = 1
 """When a blob was superseded whose readers find nothing of it any more."""
 
@@ -44,13 +48,11 @@ _SUPERSEDE = Prepared(
     update(blob).where(blob.c.key == bindparam("old_key"), _IS_UNNAMED).values(superseded_at_ms=bindparam("now_ms"))
 )
 _IS_OLD = (text(SUPERSEDED), blob.c.superseded_at_ms <= bindparam("until_ms"))
-_SWEEP = delete(blob).where(
-    blob.c.key.in_(
-        select(blob.c.key)
-        .where(*_IS_OLD, blob.c.object == "")
-        .order_by(blob.c.superseded_at_ms)
-        .limit(bindparam("at_most"))
-    )
+_OLD = (
+    select(blob.c.key)
+    .where(*_IS_OLD, blob.c.object == "")
+    .order_by(blob.c.superseded_at_ms)
+    .limit(bindparam("at_most"))
 )
 _beside = blob.alias("beside")
 _OLD_OBJECTS = (
@@ -82,8 +84,22 @@ class Span(NamedTuple):
     """Of the whole object."""
 
 
-def input_key(batch_id: str, number: int) -> str:
-    return f"input/{batch_id}/{number}"
+def day_of(moment_ms: int) -> int:
+    return moment_ms // DAY_MS
+
+
+def of_day(day: int) -> tuple[str, str]:
+    """All keys of a day: from the first to before the second, by code points."""
+    return f"{day:05}/", f"{day:05}0"
+
+
+def _dated(moment_ms: int, rest: str) -> str:
+    return of_day(day_of(moment_ms))[0] + rest
+
+
+def input_key(batch_id: str, number: int, created_at_ms: int) -> str:
+    """`created_at_ms`: of the batch."""
+    return _dated(created_at_ms, f"input/{batch_id}/{number}")
 
 
 def piece_key(file_id: str, number: int) -> str:
@@ -91,24 +107,24 @@ def piece_key(file_id: str, number: int) -> str:
     return f"file/{file_id}/{number}"
 
 
-def intake_key(batch_id: str, number: int) -> str:
-    """Records of rows that ended at intake."""
-    return f"intake/{batch_id}/{number}"
+def intake_key(batch_id: str, number: int, created_at_ms: int) -> str:
+    """Records of rows that ended at intake. `created_at_ms`: of the batch."""
+    return _dated(created_at_ms, f"intake/{batch_id}/{number}")
 
 
-def part_key(worker: WorkerId, number: int) -> str:
+def part_key(worker: WorkerId, number: int, now_ms: int) -> str:
     """What one checkpoint of one worker wrote."""
-    return f"part/{worker}/{number}"
+    return _dated(now_ms, f"part/{worker}/{number}")
 
 
-def doubt_key(batch_id: str, number: int, epoch: int) -> str:
+def doubt_key(segment: tuple[str, int], epoch: int, now_ms: int) -> str:
     """What was noted of rows that a lost lease, or a round that ended, left in doubt."""
-    return f"doubt/{batch_id}/{number}/{epoch}"
+    return _dated(now_ms, f"doubt/{segment[0]}/{segment[1]}/{epoch}")
 
 
-def result_key(batch_id: str, number: int, round_epoch: tuple[int, int]) -> str:
+def result_key(segment: tuple[str, int], round_epoch: tuple[int, int], now_ms: int) -> str:
     """A segment's merged result; an epoch settles at most once."""
-    return f"result/{batch_id}/{number}/{round_epoch[0]}/{round_epoch[1]}"
+    return _dated(now_ms, f"result/{segment[0]}/{segment[1]}/{round_epoch[0]}/{round_epoch[1]}")
 
 
 def put(connection: Connection, key: str, data: bytes, outside: Span | None = None) -> None:
@@ -136,13 +152,15 @@ def find(connection: Connection, key: str) -> bytes | Span:
     return bytes(found.data)
 
 
-def discard(connection: Connection, keys: Sequence[str], *, unnamed: bool = False) -> None:
+def discard(connection: Connection, keys: Sequence[str], *, unnamed: bool = False, with_day: bool = False) -> None:
     """Deletes those that exist; with `unnamed` those alone that no part leads to. The row of an object is kept, under
-    no key that anybody asks for, until the sweeper has deleted the object."""
+    no key that anybody asks for, until the sweeper has deleted the object. `with_day`: what is in the table stays, and
+    goes with all of its day."""
     if keys:
         dead = {"dead_keys": list(keys)}
         connection.execute(_LEAVE_UNNAMED if unnamed else _LEAVE, dead)
-        connection.execute(_DELETE_UNNAMED if unnamed else _DELETE, dead)
+        if not with_day:
+            connection.execute(_DELETE_UNNAMED if unnamed else _DELETE, dead)
 
 
 def supersede(connection: Connection, keys: Iterable[str], now_ms: int) -> None:
@@ -154,7 +172,11 @@ def supersede(connection: Connection, keys: Iterable[str], now_ms: int) -> None:
 
 def delete_superseded(connection: Connection, until_ms: int, limit: int) -> int:
     """Deletes up to `limit` blobs of this table superseded until then; returns how many."""
-    return connection.execute(_SWEEP, {"until_ms": until_ms, "at_most": limit}).rowcount
+    # By name: what is deleted by a question of its own is looked for in the tables of all days.
+    old = list(connection.execute(_OLD, {"until_ms": until_ms, "at_most": limit}).scalars())
+    if old:
+        forget(connection, old)
+    return len(old)
 
 
 def superseded_objects(connection: Connection, until_ms: int, limit: int) -> dict[str, str]:
@@ -164,7 +186,7 @@ def superseded_objects(connection: Connection, until_ms: int, limit: int) -> dic
 
 
 def forget(connection: Connection, keys: Sequence[str]) -> None:
-    """Deletes the rows of objects that are no more."""
+    """Deletes these rows alone; their objects, if any, are no more."""
     connection.execute(_DELETE, {"dead_keys": list(keys)})
 
 

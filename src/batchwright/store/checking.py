@@ -6,6 +6,7 @@ Reads every blob of the batch in one transaction: for tests and for a doubt abou
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
@@ -13,8 +14,10 @@ from sqlalchemy import Connection, Row, select
 from batchwright.core import row_map
 from batchwright.ports.store import SegmentKey
 from batchwright.store import batches, inputs, ledger, parts
+from batchwright.store.blobs import Span
 from batchwright.store.bodies import Reader
 from batchwright.store.folding import fold
+from batchwright.store.parts import Frame
 from batchwright.store.reading import counted_map
 from batchwright.store.schema import pick, queue, segment
 
@@ -30,13 +33,18 @@ def check(connection: Connection, batch_id: str, reader: Reader) -> list[str]:
     by_record: Counter[int] = Counter()
     cost = index = 0
     if reader.goes_outside:
-        _need_all(connection, [SegmentKey(batch_id, found.number) for found in segments], reader)
+        keys = [SegmentKey(batch_id, found.number) for found in segments]
+        _need_all(connection, (keys, row.created_at_ms), reader)
     for found in segments:
         counted = _counted(row, found)
         by_map.update(counted)
-        wrong += _check_segment(row, found, index) + _check_input(connection, found, reader)
+        wrong += _check_segment(row, found, index) + _check_input(connection, (row, found), reader)
         index += len(found.row_map)
-        read = parts.read(connection, SegmentKey(batch_id, found.number), reader)
+        read: list[Frame] = []
+        try:
+            read = parts.read(connection, SegmentKey(batch_id, found.number), reader)
+        except KeyError as error:
+            wrong.append(f"segment {found.number} has answers in {error.args[0]}, which is not there")
         records = fold((frame.packed for frame in read), counted)
         cost += sum(record.cost_picousd for record in records.values())
         for number, byte in enumerate(counted):
@@ -81,15 +89,24 @@ def _check_segment(row: Row[Any], found: Row[Any], index: int) -> list[str]:
     return wrong
 
 
-def _need_all(connection: Connection, keys: list[SegmentKey], reader: Reader) -> None:
+def _need_all(connection: Connection, what: tuple[list[SegmentKey], int], reader: Reader) -> None:
     """What lies outside, in a few rounds, not one a segment. Raises Outside."""
-    reader.need([packed for key in keys for _, packed in parts.find(connection, key)])
-    reader.need([inputs.find(connection, key) for key in keys])
+    keys, created_at_ms = what
+    needed: list[bytes | Span] = []
+    for key in keys:
+        with suppress(KeyError):  # told of when it is read
+            needed += [packed for _, packed in parts.find(connection, key)]
+        with suppress(KeyError):
+            needed.append(inputs.find(connection, key, created_at_ms))
+    reader.need(needed)
 
 
-def _check_input(connection: Connection, found: Row[Any], reader: Reader) -> list[str]:
+def _check_input(connection: Connection, what: tuple[Row[Any], Row[Any]], reader: Reader) -> list[str]:
+    """`what` is (the batch's row, the segment's)."""
+    row, found = what
     try:
-        rows = len(inputs.read(connection, SegmentKey(found.batch_id, found.number), reader).rows)
+        packed = inputs.find(connection, SegmentKey(found.batch_id, found.number), row.created_at_ms)
+        rows = len(inputs.unpack(connection, packed, reader).rows)
     except KeyError as error:
         return [f"segment {found.number} has rows in {error.args[0]}, which is not there"]
     if rows == len(found.row_map):

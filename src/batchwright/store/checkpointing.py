@@ -159,7 +159,7 @@ def _commit(bodies: Bodies, checkpoint: Checkpoint, ready: _Ready) -> tuple[Chec
 
 
 def _part_key(checkpoint: Checkpoint) -> str:
-    return blobs.part_key(checkpoint.worker, checkpoint.number)
+    return blobs.part_key(checkpoint.worker, checkpoint.number, checkpoint.now_ms)
 
 
 def _write(

@@ -67,6 +67,11 @@ _HEADS = Prepared(
     .join_from(pick, segment, (segment.c.batch_id == pick.c.batch_id) & (segment.c.lane_set == pick.c.lane_set))
     .where(pick.c.batch_id == bindparam("batch_id"), pick.c.waiting > 0, text(WAITING), segment.c.rank == _FIRST_RANK)
 )
+_CREATED = (
+    select(pick.c.created_at_ms)
+    .where(pick.c.batch_id == bindparam("batch_id"), pick.c.lane_set == bindparam("lanes"))
+    .scalar_subquery()
+)
 # One that another worker takes at this moment is passed over: two never wait for the same segment.
 _HEAD = Prepared(
     select(
@@ -78,6 +83,7 @@ _HEAD = Prepared(
         func.length(segment.c.row_map).label("rows"),
         segment.c.charged,
         segment.c.weight,
+        _CREATED.label("created_at_ms"),
     )
     .where(segment.c.batch_id == bindparam("batch_id"), segment.c.lane_set == bindparam("lanes"), text(WAITING))
     .order_by(segment.c.rank)
@@ -127,6 +133,8 @@ class Taken:
     row: StoredRow
     resolution: Resolution | None
     known: Known | None
+    created_at_ms: int
+    """Of the batch."""
 
     @property
     def key(self) -> SegmentKey:
@@ -222,7 +230,7 @@ def _claim_of_one(connection: Connection, claims: Claims, what: tuple[ClaimReque
         head = _head(connection, request.batch_id, lane_sets)
         if head is None or _is_too_much(claims, request, head):
             break
-        _take(connection, claims, (SegmentKey(request.batch_id, head.number), head.holder, taker), charged=(0, 0))
+        _take(connection, claims, (request.batch_id, head, taker), charged=(0, 0))
         _note_taken(claims, request.batch_id, head)
 
 
@@ -232,8 +240,7 @@ def _take_in_turn(connection: Connection, claims: Claims, what: tuple[Candidate,
     tokens = fair_share.estimate_tokens(head.input_bytes, rows=head.rows, open_rows=head.open)
     # A worker that was lost with the segment has left the charge for it behind.
     given = fair_share.charge(head.charged, head.weight) if head.weight else 0
-    key = SegmentKey(candidate.batch_id, head.number)
-    if not _take(connection, claims, (key, head.holder, taker), charged=(tokens, candidate.weight)):
+    if not _take(connection, claims, (candidate.batch_id, head, taker), charged=(tokens, candidate.weight)):
         tokens = given = 0  # its rows were in doubt, and have ended so: what it was charged before is what they used
     claims.order.took(candidate, tokens, given=given)
     _note_taken(claims, candidate.batch_id, head)
@@ -269,20 +276,21 @@ def _head(connection: Connection, batch_id: str, lane_sets: Set[str]) -> StoredR
 
 
 def _take(
-    connection: Connection, claims: Claims, what: tuple[SegmentKey, int, Taker], *, charged: tuple[int, int]
+    connection: Connection, claims: Claims, what: tuple[str, StoredRow, Taker], *, charged: tuple[int, int]
 ) -> bool:
-    """`what` is (the segment, the worker it was lost with or 0, who takes it), `charged` (tokens, weight). False:
-    it came to its end with the doubt it was in. Raises Outside, and BodyLost with the batch named."""
+    """`what` is (the batch, what `_head` found of it, who takes it), `charged` (tokens, weight). False: it came to its
+    end with the doubt it was in. Raises Outside, and BodyLost with the batch named."""
     try:
         return _take_whole(connection, claims, what, charged=charged)
     except BodyLost as lost:
-        raise BodyLost(str(lost), what[0].batch_id) from lost
+        raise BodyLost(str(lost), what[0]) from lost
 
 
 def _take_whole(
-    connection: Connection, claims: Claims, what: tuple[SegmentKey, int, Taker], *, charged: tuple[int, int]
+    connection: Connection, claims: Claims, what: tuple[str, StoredRow, Taker], *, charged: tuple[int, int]
 ) -> bool:
-    key, lost_with, taker = what
+    batch_id, head, taker = what
+    key, lost_with = SegmentKey(batch_id, head.number), head.holder
     of = {"of_batch": key.batch_id, "of_number": key.number}
     row = _TAKE.first(connection, {**of, "taker": taker.worker_id, "tokens": charged[0], "by_weight": charged[1]})
     assert row is not None, "a segment that waits is there to be taken"
@@ -290,12 +298,12 @@ def _take_whole(
     resolution = None
     if row_map.RESERVED in row.row_map:
         # Rare, and it decides what is written: where it lies outside the transaction begins anew with it.
-        known = _read(connection, row, taker.reader)
+        known = _read(connection, (row, head.created_at_ms), taker.reader)
         resolution = resolve_doubt(connection, row, (known.input, bases(known.in_round, known.previous)))
         tally = resolution.tally
         tally.possible_picousd = ledger.charge_doubt(connection, key.batch_id, lost_with, tally.possible_picousd)
         place = Place(key, row.round, row.epoch, taker.number)
-        settle_doubt(connection, place, (resolution, row, taker.worker_id))
+        settle_doubt(connection, place, (resolution, row, taker.worker_id, taker.now_ms))
         known.in_round.update({record.row: record for record in resolution.records})
         if not row_map.count_open(resolution.row_map):
             claims.ended.append((place, _merge(connection, key, (resolution.row_map, taker.reader))))
@@ -304,9 +312,9 @@ def _take_whole(
         if lost_with:
             ledger.charge_doubt(connection, key.batch_id, lost_with, 0)
         with suppress(Outside):  # fetched by `complete`, after the commit
-            known = _read(connection, row, taker.reader)
+            known = _read(connection, (row, head.created_at_ms), taker.reader)
     claims.bytes += row.input_bytes
-    claims.taken.append(Taken(row, resolution, known))
+    claims.taken.append(Taken(row, resolution, known, head.created_at_ms))
     return True
 
 
@@ -317,12 +325,13 @@ def _merge(connection: Connection, key: SegmentKey, what: tuple[bytes, Reader]) 
     return None if reader.goes_outside else parts.merge(connection, key, (row_map_, b""), reader)
 
 
-def _read(connection: Connection, row: StoredRow, reader: Reader) -> Known:
-    """Raises Outside, BodyLost."""
+def _read(connection: Connection, what: tuple[StoredRow, int], reader: Reader) -> Known:
+    """`what` is (the segment's row, when its batch was created). Raises Outside, BodyLost."""
+    row, created_at_ms = what
     key = SegmentKey(row.batch_id, row.number)
     untouched = row.epoch == FIRST_EPOCH and row.open == len(row.row_map)
     stored = [] if untouched else parts.find(connection, key)
-    packed = inputs.find(connection, key)
+    packed = inputs.find(connection, key, created_at_ms)
     reader.need([packed, *(frame for _, frame in stored)])  # all in one go
     found = parts.open_found(stored, reader)
     return Known(
@@ -336,20 +345,20 @@ def complete(bodies: Bodies, claims: Claims, now_ms: int) -> list[ClaimedSegment
     """The claimed segments, once the claim has been committed, with what lies outside. Where the object store does not
     answer those that lie there are given back: whoever asks next takes them. Where something of one is lost its batch
     is paused, and those of the others are claimed."""
-    outside = [taken.row for taken in claims.taken if taken.known is None]
+    outside = [taken for taken in claims.taken if taken.known is None]
     fetched: dict[SegmentKey, Known] = {}
     left = outside
     while left:
         try:
-            fetched = bodies.look(partial(_read_all, rows=left))
+            fetched = bodies.look(partial(_read_all, taken=left))
         except BodyLost as lost:
             losing.pause_for(bodies, lost, now_ms)
-            left = [row for row in left if row.batch_id != lost.batch_id]
+            left = [taken for taken in left if taken.row.batch_id != lost.batch_id]
             continue
         except ObjectsAway:
             pass
         break
-    if unread := [row for row in outside if SegmentKey(row.batch_id, row.number) not in fetched]:
+    if unread := [taken.row for taken in outside if taken.key not in fetched]:
         bodies.connections.transact(partial(_give_back, rows=unread))
     return [
         _claimed(taken.row, known, taken.resolution)
@@ -358,17 +367,17 @@ def complete(bodies: Bodies, claims: Claims, now_ms: int) -> list[ClaimedSegment
     ]
 
 
-def _read_all(connection: Connection, reader: Reader, *, rows: Sequence[StoredRow]) -> dict[SegmentKey, Known]:
+def _read_all(connection: Connection, reader: Reader, *, taken: Sequence[Taken]) -> dict[SegmentKey, Known]:
     """Raises Outside, for all of them in one go, and BodyLost with the batch named."""
     lacking: list[Span] = []
     known: dict[SegmentKey, Known] = {}
-    for row in rows:
+    for each in taken:
         try:
-            known[SegmentKey(row.batch_id, row.number)] = _read(connection, row, reader)
+            known[each.key] = _read(connection, (each.row, each.created_at_ms), reader)
         except Outside as outside:
             lacking += outside.spans
         except BodyLost as lost:
-            raise BodyLost(str(lost), row.batch_id) from lost
+            raise BodyLost(str(lost), each.row.batch_id) from lost
     if lacking:
         raise Outside(lacking)
     return known

@@ -89,7 +89,7 @@ def step(connection: Connection, reader: Reader, batch_id: str, *, now_ms: int, 
         return 0
     if reader.goes_outside:
         charged = [SegmentKey(batch_id, found.number) for found in segments if _is_charged(row, found)]
-        reader.need([inputs.find(connection, key) for key in charged])  # all in one go
+        reader.need([inputs.find(connection, key, row.created_at_ms) for key in charged])  # all in one go
     tally = Tally()
     fewer: backlog.Waiting = Counter()
     for found in segments:
@@ -131,7 +131,8 @@ def _charge(connection: Connection, row: Row[Any], what: tuple[Row[Any], Reader]
     found, reader = what
     worst = 0
     if _is_charged(row, found):
-        rows = inputs.read_rows(connection, SegmentKey(found.batch_id, found.number), reader).rows
+        key = SegmentKey(found.batch_id, found.number)
+        rows = inputs.read_rows(connection, (key, row.created_at_ms), reader).rows
         worst = sum(
             item.worst_picousd for item, byte in zip(rows, found.row_map, strict=True) if byte == row_map.RESERVED
         )

@@ -28,6 +28,10 @@ class Connections(Protocol):
     def upgrades_itself(self) -> bool:
         """Whether an older schema is brought up to date by whoever opens it; else by a command of its own."""
 
+    @property
+    def keeps_days(self) -> bool:
+        """Whether the bodies of a day are a table of their own, that goes as a whole."""
+
     def write(self) -> AbstractContextManager[Connection]:
         """One transaction that may write: committed when the block ends, rolled back if it raises. Once."""
 
@@ -43,6 +47,9 @@ class Connections(Protocol):
 
     def give_back_pages(self) -> None:
         """Returns some of the room that deleted blobs have left, where the database does not do so by itself."""
+
+    def sweep_days(self, now_ms: int, keep_ended_ms: int) -> int:
+        """As `ports.store.Store.sweep_days`; nothing unless `keeps_days`."""
 
     def data_version(self) -> int:
         """Changes when another process has committed something that others may wait for. Never waits."""

@@ -14,7 +14,6 @@ from sqlalchemy import (
     Insert,
     Select,
     Table,
-    Text,
     bindparam,
 )
 from sqlalchemy.dialects import sqlite
@@ -48,7 +47,8 @@ class OneOf(ColumnElement[bool]):
 
     def __init__(self, column: ColumnElement[str], name: str) -> None:
         self.column = column
-        self.values: BindParameter[str] = bindparam(name, type_=Text)
+        # Of no type: the server would take a text for one only when it runs, and find no table of a day before that.
+        self.values: BindParameter[Any] = bindparam(name, type_=NULLTYPE)
 
 
 @compiles(OneOf)

@@ -23,7 +23,7 @@ from batchwright.store.schema import (
 )
 
 SEGMENTS_A_STEP = 200
-"""Segments that one transaction removes."""
+"""Segments that one transaction removes: some 1,000 rows, for each has an input, a few parts and what holds them."""
 
 _HIDE = update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(phase="dropping")
 _BEGUN = select(batch.c.batch_id).where(batch.c.phase == "dropping")
@@ -33,6 +33,7 @@ _ENDED_BEFORE = (
     .order_by(batch.c.settled_at_ms)
     .limit(bindparam("at_most"))
 )
+_CREATED = select(batch.c.created_at_ms).where(batch.c.batch_id == bindparam("batch_id"))
 _LAST_NUMBERS = (
     select(segment.c.number)
     .where(segment.c.batch_id == bindparam("batch_id"))
@@ -73,9 +74,11 @@ def begun(connection: Connection) -> list[str]:
     return list(connection.execute(_BEGUN).scalars())
 
 
-def step(connection: Connection, batch_id: str) -> bool:
-    """Removes the last segments of a hidden batch, then the batch itself; true while there is more to do."""
-    if _drop_segments(connection, batch_id):
+def step(connection: Connection, batch_id: str, *, with_day: bool = False) -> bool:
+    """Removes the last segments of a hidden batch, then the batch itself; true while there is more to do. `with_day`:
+    its bodies stay, and go with all of their day."""
+    created_at_ms = connection.execute(_CREATED, {"batch_id": batch_id}).scalar_one_or_none()
+    if created_at_ms is not None and _drop_segments(connection, (batch_id, created_at_ms), with_day=with_day):
         return True
     webhooks.forget_of_batch(connection, batch_id)
     files.let_go(connection, batch_id)
@@ -89,17 +92,19 @@ def empty_step(connection: Connection, batch_id: str) -> bool:
 
     Until then the batch's counters are too high: nobody relies on those of a batch that is accepting.
     """
-    if batches.get_locked(connection, batch_id).phase != "accepting":
+    row = batches.get_locked(connection, batch_id)
+    if row.phase != "accepting":
         raise WrongState(f"The intake of batch {batch_id} is closed: it cannot begin again.")
-    if _drop_segments(connection, batch_id):
+    if _drop_segments(connection, (batch_id, row.created_at_ms)):
         return True
     for statement in (*_DELETE_SUMS, _BEGIN_ANEW):
         connection.execute(statement, {"of_batch": batch_id})
     return False
 
 
-def _drop_segments(connection: Connection, batch_id: str) -> bool:
-    """False: there are none any more."""
+def _drop_segments(connection: Connection, what: tuple[str, int], *, with_day: bool = False) -> bool:
+    """`what` is (the batch, when it was created). False: there are none any more."""
+    batch_id, created_at_ms = what
     numbers = list(connection.execute(_LAST_NUMBERS, {"batch_id": batch_id}).scalars())
     if not numbers:
         return False
@@ -107,7 +112,7 @@ def _drop_segments(connection: Connection, batch_id: str) -> bool:
     named = list(connection.execute(_PART_BLOBS, {"batch_id": batch_id, "first": first}).scalars())
     for statement in _DELETE_FROM:
         connection.execute(statement, {"of_batch": batch_id, "first": first})
-    blobs.discard(connection, [input_key(batch_id, number) for number in numbers])
+    blobs.discard(connection, [input_key(batch_id, number, created_at_ms) for number in numbers], with_day=with_day)
     # A worker's part may hold frames of other batches too.
-    blobs.discard(connection, named, unnamed=True)
+    blobs.discard(connection, named, unnamed=True, with_day=with_day)
     return True

@@ -71,10 +71,10 @@ def create(connection: Connection, new: NewBatch) -> None:
 
 
 def put_outside(bodies: Bodies, batch_id: str, segments: Sequence[NewSegment]) -> dict[str, Span]:
-    """The segments' blobs as one object, put before the transaction that adds the segments; where each lies, by key.
-    Empty: they belong into the table."""
-    items = [(input_key(batch_id, new.number), new.input) for new in segments]
-    items += [(intake_key(batch_id, new.number), new.records) for new in segments if new.records]
+    """The segments' blobs as one object, put before the transaction that adds the segments; where each lies, by what
+    it is. Empty: they belong into the table."""
+    items = [(f"input/{batch_id}/{new.number}", new.input) for new in segments]
+    items += [(f"intake/{batch_id}/{new.number}", new.records) for new in segments if new.records]
     return bodies.put_together(items)
 
 
@@ -123,12 +123,11 @@ def add(connection: Connection, batch_id: str, segments: Sequence[NewSegment], o
                 ended.counts[byte] = ended.counts.get(byte, 0) + rows
     connection.execute(_ADD_SEGMENTS, [_segment_values(row, new) for new in fresh])
     for new in fresh:
-        key = input_key(batch_id, new.number)
-        blobs.put(connection, key, new.input, outside.get(key))
+        key = (batch_id, new.number, row.created_at_ms)
+        blobs.put(connection, input_key(*key), new.input, outside.get(f"input/{batch_id}/{new.number}"))
         if new.records:
-            key = intake_key(batch_id, new.number)
-            blobs.put(connection, key, new.records, outside.get(key))
-    parts = [_part_values(batch_id, new) for new in fresh if new.records]
+            blobs.put(connection, intake_key(*key), new.records, outside.get(f"intake/{batch_id}/{new.number}"))
+    parts = [_part_values(row, new) for new in fresh if new.records]
     if parts:
         connection.execute(_ADD_PARTS, parts)
     hashes = [{"batch_id": batch_id, "number": new.number, "hashes": new.id_hashes} for new in fresh if new.id_hashes]
@@ -199,14 +198,14 @@ def _segment_values(row: StoredRow, new: NewSegment) -> dict[str, object]:
     }
 
 
-def _part_values(batch_id: str, new: NewSegment) -> dict[str, object]:
+def _part_values(row: StoredRow, new: NewSegment) -> dict[str, object]:
     return {
-        "batch_id": batch_id,
+        "batch_id": row.batch_id,
         "number": new.number,
         "round": 0,
         "epoch": 0,
         "seq": 0,
-        "blob_key": intake_key(batch_id, new.number),
+        "blob_key": intake_key(row.batch_id, new.number, row.created_at_ms),
         "offset": 0,
         "length": len(new.records),
     }

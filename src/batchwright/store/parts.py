@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, Integer, bindparam, cast, delete, func, insert, select
 
 from batchwright.ports.store import SegmentKey
-from batchwright.store import blobs
+from batchwright.store import blobs, dialect
 from batchwright.store.blobs import Span, result_key
 from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.folding import fold
@@ -27,6 +27,10 @@ _ADD = Prepared(insert(part), ("batch_id", "number", "round", "epoch", "seq", "b
 _DELETE = Prepared(
     delete(part).where(part.c.batch_id == bindparam("of_batch"), part.c.number == bindparam("of_number"))
 )
+_OF_SEGMENT = (part.c.batch_id == bindparam("batch_id"), part.c.number == bindparam("number"))
+_NAMED = Prepared(
+    select(part.c.blob_key, part.c.length).where(*_OF_SEGMENT).order_by(part.c.round, part.c.epoch, part.c.seq)
+)
 _FRAMES = Prepared(
     select(
         part.c.round,
@@ -40,11 +44,9 @@ _FRAMES = Prepared(
         func.substr(blob.c.data, cast(part.c.offset + 1, Integer), cast(part.c.length, Integer)).label("frame"),
     )
     .join(blob, blob.c.key == part.c.blob_key)
-    .where(part.c.batch_id == bindparam("batch_id"), part.c.number == bindparam("number"))
+    # Named as well, so that a server whose days are apart looks in the tables of these alone.
+    .where(*_OF_SEGMENT, dialect.OneOf(blob.c.key, "blob_keys"))
     .order_by(part.c.round, part.c.epoch, part.c.seq)
-)
-_LENGTHS = Prepared(
-    select(part.c.length).where(part.c.batch_id == bindparam("batch_id"), part.c.number == bindparam("number"))
 )
 
 
@@ -84,8 +86,23 @@ class Outer:
 
 
 def find(connection: Connection, key: SegmentKey) -> list[tuple[StoredRow, bytes | Span]]:
-    """A segment's frames in (round, epoch, seq) order: (its row, its bytes or where they lie)."""
-    rows = _FRAMES.all(connection, {"batch_id": key.batch_id, "number": key.number})
+    """A segment's frames in (round, epoch, seq) order: (its row, its bytes or where they lie). Raises KeyError if one
+    is not there, which is a fault of the store."""
+    return _find(connection, key, _named(connection, key))
+
+
+def _named(connection: Connection, key: SegmentKey) -> list[StoredRow]:
+    return _NAMED.all(connection, {"batch_id": key.batch_id, "number": key.number})
+
+
+def _find(connection: Connection, key: SegmentKey, named: Sequence[StoredRow]) -> list[tuple[StoredRow, bytes | Span]]:
+    if not named:
+        return []
+    blob_keys = list(dict.fromkeys(row.blob_key for row in named))
+    values = {"batch_id": key.batch_id, "number": key.number, "blob_keys": dialect.many(connection, blob_keys)}
+    rows = _FRAMES.all(connection, values)
+    if len(rows) != len(named):
+        raise KeyError(next(iter(set(blob_keys) - {row.blob_key for row in rows}), f"a part of {key}"))
     return [(row, _span(row) if row.object else row.frame) for row in rows]
 
 
@@ -111,10 +128,11 @@ def merge(connection: Connection, key: SegmentKey, ended: tuple[bytes, bytes], r
     parts. Raises Outside.
     """
     counted, last = ended
-    lengths = [length for (length,) in _LENGTHS.all(connection, {"batch_id": key.batch_id, "number": key.number})]
-    if len(lengths) + bool(last) <= MERGE_ABOVE or sum(lengths) + len(last) > blobs.MAX_BYTES:
+    named = _named(connection, key)
+    size = sum(row.length for row in named) + len(last)
+    if len(named) + bool(last) <= MERGE_ABOVE or size > blobs.MAX_BYTES:
         return None
-    before = read(connection, key, reader)
+    before = open_found(_find(connection, key, named), reader)
     packed = [*(frame.packed for frame in before), *([last] if last else [])]
     if sum(frames.unpacked_size(frame) for frame in packed) > MERGE_BYTES:
         return None
@@ -128,7 +146,7 @@ def merge(connection: Connection, key: SegmentKey, ended: tuple[bytes, bytes], r
 def publish(connection: Connection, place: Place, merged: Merged, now_ms: int) -> None:
     """Puts a merged result in place of the segment's parts; their blobs are superseded once nothing names them."""
     key = place.key
-    blob_key = result_key(key.batch_id, key.number, (place.round, place.epoch))
+    blob_key = result_key(key, (place.round, place.epoch), now_ms)
     _DELETE.run(connection, {"of_batch": key.batch_id, "of_number": key.number})
     blobs.put(connection, blob_key, merged.packed, merged.outside)
     _ADD.run(connection, _row(place, blob_key, (0, len(merged.packed))))

@@ -24,6 +24,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
 from batchwright.core.errors import StoreAway, StoreError
+from batchwright.store import body_days
 from batchwright.store.connections import TryAgain
 from batchwright.store.notices import Notices
 
@@ -39,6 +40,19 @@ IN_THE_WAY = frozenset(
         "40001",  # serialization_failure
         "40P01",  # deadlock_detected: this transaction was chosen to make room
         "23505",  # unique_violation: another wrote the same row first; it is read the next time
+    }
+)
+
+CANCEL_S = 5.0
+"""For a server to say that it has given a statement up."""
+ALREADY_OR_LATER = frozenset(
+    {
+        "57014",  # query_canceled
+        "55P03",  # lock_not_available
+        "40P01",  # deadlock_detected
+        "55000",  # object_not_in_prerequisite_state: another process is at it
+        "42P01",  # undefined_table: another process has done it
+        "42809",  # wrong_object_type: likewise
     }
 )
 
@@ -58,6 +72,7 @@ class PostgresConnections:
     """Implements `store.connections.Connections`."""
 
     upgrades_itself = False
+    keeps_days = True
 
     def __init__(self, url: str, *, shown: str) -> None:
         """`shown`: the URL as people may see it. Raises StoreError where the server cannot be reached or refuses."""
@@ -67,6 +82,7 @@ class PostgresConnections:
         self._notices = Notices(lambda: _connect(url))
         self._lock = threading.Lock()
         self._commits = 0
+        self._days_looked_ms = -body_days.LOOKED_EVERY_MS
         self._closed = False
         with self._explained(), self._writers.connect():
             pass
@@ -94,12 +110,41 @@ class PostgresConnections:
                     if tried == TRIES:
                         raise
                 except DBAPIError as error:
-                    if tried == TRIES or getattr(error.orig, "sqlstate", None) not in IN_THE_WAY:
+                    day = body_days.lacking_day(error)
+                    if tried == TRIES or (day is None and getattr(error.orig, "sqlstate", None) not in IN_THE_WAY):
                         raise
+                    if day is not None:
+                        self._make_day(day)
                 except _BrokenBefore:
                     if tried == TRIES:
                         raise
         raise AssertionError("the last try returns or raises")
+
+    def _make_day(self, day: int) -> None:
+        """Of which nobody has thought ahead: the first one, or where a clock stands apart."""
+        with self._begun() as connection:
+            body_days.make(connection, day)
+
+    def run_alone(self, sql: str, patience_s: float) -> bool:
+        """One statement outside a transaction; false: others were in its way for so long, and it was given up, or
+        another process has done it."""
+        with self._explained(), self._writers.connect() as connection:
+            self._check_open()
+            driver: Any = connection.connection.dbapi_connection
+            driver.silent_s = patience_s + CANCEL_S
+            # A setting of the session would be the next client's behind a pooler.
+            patience = threading.Timer(patience_s, driver.cancel_safe)
+            patience.start()
+            try:
+                driver.execute(sql)
+            except load_psycopg().Error as error:
+                connection.invalidate()  # where it was cancelled, the word may come late and meet what is next on it
+                if error.sqlstate not in ALREADY_OR_LATER:
+                    raise DBAPIError.instance(sql, None, error, load_psycopg().Error) from error
+                return False
+            finally:
+                patience.cancel()
+        return True
 
     @contextmanager
     def _begun(self) -> Iterator[Connection]:
@@ -145,6 +190,13 @@ class PostgresConnections:
 
     def give_back_pages(self) -> None:
         """The server vacuums by itself."""
+
+    def sweep_days(self, now_ms: int, keep_ended_ms: int) -> int:
+        with self._lock:
+            if 0 <= now_ms - self._days_looked_ms < body_days.LOOKED_EVERY_MS:
+                return 0
+            self._days_looked_ms = now_ms
+        return body_days.sweep(self, now_ms, keep_ended_ms)
 
     def data_version(self) -> int:
         self._check_open()
@@ -235,7 +287,8 @@ _CAUSES: dict[str, str] = {
     "53300": "the server has no connection left. Raise its max_connections, put a pooler before it, or run fewer "
     "processes here",
     "25006": "it can only be read, as a standby. Name the primary server",
-    "42501": "its user may not do that. Give it CREATE on the schema and all rights on the tables there",
+    "42501": "its user may not do that. It needs CREATE on the schema, and to own the tables there or be of the role "
+    "that does",
     "3D000": "there is no such database. Create it (createdb), or correct its name, then run the same command again. "
     "Expected is postgresql://USER@HOST/NAME; without NAME it is named as its user",
     "28000": "the server refuses its user. Name one that it knows and lets in from here (CREATE ROLE, pg_hba.conf)",

@@ -193,13 +193,13 @@ def _segments(bodies: Bodies, batch_id: str, first: int, wish: SegmentWish) -> I
     def look(connection: Connection, reader: Reader) -> tuple[int, _Loaded | None]:
         """(The number to go on from, what was found); the number is -1 at the end."""
         # Removed meanwhile it would end early, and look like all of it.
-        batches.get(connection, batch_id)
+        created_at_ms = batches.get(connection, batch_id).created_at_ms
         where = {"batch_id": batch_id, "first": first, "end_index": wish.end_index, "at_most": at_most}
         rows = _FROM.all(connection, where)
         for row in rows:
             counted = counted_map(row)
             if wanted is None or has_any(counted, wanted):
-                return row.number + 1, _load(connection, (row, counted), wish, reader)
+                return row.number + 1, _load(connection, (row, counted, created_at_ms), (wish, reader))
         return rows[-1].number + 1 if rows else -1, None
 
     while first >= 0:
@@ -237,12 +237,13 @@ class _Loaded:
     input: SegmentInput | None
 
 
-def _load(connection: Connection, what: tuple[StoredRow, bytes], wish: SegmentWish, reader: Reader) -> _Loaded:
-    """`what` is (its row, its map as it counts). Raises Outside."""
-    row, counted = what
+def _load(connection: Connection, what: tuple[StoredRow, bytes, int], how: tuple[SegmentWish, Reader]) -> _Loaded:
+    """`what` is (its row, its map as it counts, when its batch was created). Raises Outside."""
+    row, counted, created_at_ms = what
+    wish, reader = how
     key = SegmentKey(row.batch_id, row.number)
     found = parts.find(connection, key)
-    packed = inputs.find(connection, key) if wish.with_input else b""
+    packed = inputs.find(connection, key, created_at_ms) if wish.with_input else b""
     reader.need([packed, *(frame for _, frame in found)])  # all in one go
     loaded = None
     if wish.with_input:
@@ -282,17 +283,17 @@ def find_custom_id(bodies: Bodies, batch_id: str, custom_id: str) -> list[int]:
     found: list[int] = []
     first = 0
     with bodies.connections.read() as connection:
-        batches.get(connection, batch_id)
+        created_at_ms = batches.get(connection, batch_id).created_at_ms
 
     def look(connection: Connection, reader: Reader) -> tuple[int, list[int]]:
         """(The number to go on from, or -1; rows found)."""
         rows = connection.execute(_HASHES, {"batch_id": batch_id, "first": first, "at_most": SCAN_SEGMENTS}).all()
         places = [(SegmentKey(batch_id, row.number), _positions(row.hashes, wanted)) for row in rows]
         places = [(key, positions) for key, positions in places if positions]
-        reader.need([inputs.find(connection, key) for key, _ in places] if reader.goes_outside else ())
+        reader.need([inputs.find(connection, key, created_at_ms) for key, _ in places] if reader.goes_outside else ())
         there: list[int] = []
         for key, positions in places:
-            segment_rows = inputs.read_rows(connection, key, reader).rows
+            segment_rows = inputs.read_rows(connection, (key, created_at_ms), reader).rows
             there.extend(_with_text(connection, key, (positions, segment_rows), custom_id=custom_id))
         return rows[-1].number + 1 if rows else -1, there
 

@@ -71,7 +71,7 @@ def reprice(bodies: Bodies, change: SegmentRepricing, now_ms: int) -> int:
             parts.publish(connection, place, merged, now_ms)
         else:
             # Too large for one transaction: the new records go beside the segment's list of parts.
-            blob_key = blobs.result_key(key.batch_id, key.number, (place.round, place.epoch))
+            blob_key = blobs.result_key(key, (place.round, place.epoch), now_ms)
             parts.write(connection, blob_key, [(place, change.records)], outer)
         _count(connection, row, change)
         return place.epoch

@@ -63,13 +63,13 @@ def _asked_once(spec: BatchSpec, segment_input: SegmentInput) -> frozenset[int]:
     return frozenset(number for number, row in enumerate(segment_input.rows) if row.lane in lanes and not row.route)
 
 
-def settle_doubt(connection: Connection, place: Place, what: tuple[Resolution, StoredRow, int]) -> None:
+def settle_doubt(connection: Connection, place: Place, what: tuple[Resolution, StoredRow, int, int]) -> None:
     """Writes what became of the doubt: notes under the new epoch, the taker's tally, the map. `what` is (that, the
-    segment's row, its taker's id)."""
-    resolution, row, taker_id = what
+    segment's row, its taker's id, the moment)."""
+    resolution, row, taker_id, now_ms = what
     key = place.key
     packed = frames.pack_records(resolution.records)
-    parts.write(connection, doubt_key(key.batch_id, key.number, place.epoch), [(place, packed)])
+    parts.write(connection, doubt_key(key, place.epoch, now_ms), [(place, packed)])
     ledger.add_tally(connection, key.batch_id, (place.round, taker_id), resolution.tally)
     still_open = row_map.count_open(resolution.row_map)
     values = {

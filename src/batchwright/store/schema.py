@@ -153,6 +153,7 @@ batch = Table(
 Index("batch_closing", batch.c.seq, **_only(AWAITS_CLOSING))
 Index("batch_deadline", batch.c.deadline_ms, **_only(CAN_EXPIRE))
 Index("batch_by_account", batch.c.account, batch.c.seq)
+Index("batch_by_day", batch.c.created_at_ms)
 Index("batch_by_identity", batch.c.identity)
 Index("batch_by_phase", batch.c.phase)
 Index("batch_by_source", batch.c.source)
@@ -288,6 +289,7 @@ blob = Table(
     _count("size"),
     Column("data", LargeBinary, nullable=False),
     PrimaryKeyConstraint("key", name="blob_key"),
+    postgresql_partition_by="RANGE (key)",  # which begins with a day (`store.body_days`)
 )
 Index(
     "blob_superseded",
@@ -298,7 +300,10 @@ Index("blob_by_object", blob.c.object, **_only(IS_OBJECT))
 
 AS_IT_IS = "ALTER TABLE blob ALTER COLUMN data SET STORAGE EXTERNAL"
 """What is packed already is not packed again, and a frame of it is read without the rest."""
-event.listen(blob, "after_create", DDL(AS_IT_IS).execute_if(dialect="postgresql"))  # type: ignore[no-untyped-call]  # SQLAlchemy's own, untyped
+UNDATED = "CREATE TABLE blob_undated PARTITION OF blob FOR VALUES FROM ('a') TO (MAXVALUE)"
+"""What is of no day: its keys begin with a word."""
+for _statement in (AS_IT_IS, UNDATED):
+    event.listen(blob, "after_create", DDL(_statement).execute_if(dialect="postgresql"))  # type: ignore[no-untyped-call]  # SQLAlchemy's own, untyped
 
 fact = Table(
     "fact",

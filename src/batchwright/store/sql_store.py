@@ -101,18 +101,18 @@ class SqlStore:
 
         self._connections.transact(close)
 
-    def drop_batch(self, batch_id: str) -> None:
+    def drop_batch(self, batch_id: str, *, with_day: bool = False) -> None:
         self._connections.transact(lambda connection: dropping.hide(connection, batch_id))
-        self._drop(batch_id)
+        self._drop(batch_id, with_day=with_day and self._connections.keeps_days)
 
     def ended_before(self, before_ms: int, limit: int) -> list[str]:
         return self._connections.look(lambda connection: dropping.ended_before(connection, before_ms, limit))
 
-    def _drop(self, batch_id: str) -> None:
+    def _drop(self, batch_id: str, *, with_day: bool = False) -> None:
         objects_sweep.delete_exports(self._bodies, batch_id)
         more = True
         while more:
-            more = self._connections.transact(lambda connection: dropping.step(connection, batch_id))
+            more = self._connections.transact(partial(dropping.step, batch_id=batch_id, with_day=with_day))
 
     # work --------------------------------------------------------------------------------------------------------
 
@@ -245,6 +245,9 @@ class SqlStore:
         if deleted or interrupted:
             self._connections.give_back_pages()
         return deleted + objects_sweep.delete_superseded(self._bodies, now_ms - keep_superseded_ms, limit)
+
+    def sweep_days(self, now_ms: int, keep_ended_ms: int = 0) -> int:
+        return self._connections.sweep_days(now_ms, keep_ended_ms)
 
     def sweep_orphans(self, now_ms: int, limit: int = 1000) -> int:
         return objects_sweep.delete_orphans(self._bodies, now_ms, limit)

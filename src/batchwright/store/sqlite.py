@@ -114,6 +114,7 @@ class SqliteConnections:
     """Implements `store.connections.Connections`; `path` None is a database in memory."""
 
     upgrades_itself = True
+    keeps_days = False
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -171,6 +172,10 @@ class SqliteConnections:
         with self._lock, self._explained():
             self._check_open()
             _give_back_pages(self._driver())
+
+    def sweep_days(self, now_ms: int, keep_ended_ms: int) -> int:
+        """All bodies are in one table, and go by rows."""
+        return 0
 
     def data_version(self) -> int:
         """Changes when another process has committed. Never waits for a writer: then it answers as the last time."""

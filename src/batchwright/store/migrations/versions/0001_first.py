@@ -1,6 +1,6 @@
 """The first schema. What the tables mean stands in `store.schema`; a migration is never changed once it was released.
 
-Revision 0001h, after none.
+Revision 0001i, after none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001h"
+revision = "0001i"
 down_revision = None
 
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -146,6 +146,7 @@ def upgrade() -> None:  # noqa: PLR0915  # a list of tables
         sqlite_autoincrement=True,
     )
     op.create_index("batch_by_account", "batch", ["account", "seq"], unique=False)
+    op.create_index("batch_by_day", "batch", ["created_at_ms"], unique=False)
     op.create_index("batch_by_identity", "batch", ["identity"], unique=False)
     op.create_index("batch_by_phase", "batch", ["phase"], unique=False)
     op.create_index("batch_by_source", "batch", ["source"], unique=False)
@@ -175,9 +176,11 @@ def upgrade() -> None:  # noqa: PLR0915  # a list of tables
         sa.Column("size", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("data", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("key", name="blob_key"),
+        postgresql_partition_by="RANGE (key)",
     )
     if op.get_context().dialect.name == "postgresql":
         op.execute("ALTER TABLE blob ALTER COLUMN data SET STORAGE EXTERNAL")
+        op.execute("CREATE TABLE blob_undated PARTITION OF blob FOR VALUES FROM ('a') TO (MAXVALUE)")
     op.create_index("blob_by_object", "blob", ["object"], unique=False, **_only("object <> ''"))
     op.create_index("blob_superseded", "blob", ["superseded_at_ms"], unique=False, **_only("superseded_at_ms > 0"))
     op.create_table(
