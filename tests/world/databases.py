@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import psycopg
+
+from world.laws import Broken, Law
 
 
 class Database(Protocol):
@@ -15,11 +18,35 @@ class Database(Protocol):
         """Another number where something may have been written."""
 
     def new_blobs(self) -> list[tuple[str, bytes]]:
-        """Key and bytes of those that came since it was last asked, in the order in which they were written."""
+        """Key and bytes of those that came since it was last asked, in the order in which they were written. Raises
+        Broken for one whose object is not there whole."""
+
+    def bytes_of(self, data: bytes, object_: str, size: int) -> bytes:
+        """Of a blob, from the columns of its row. Raises Broken."""
 
 
-class StateFile:
-    def __init__(self, cursor: Any) -> None:
+class Outside:
+    """Objects that hold bytes of blobs, as their store has them; a world without an object store has none."""
+
+    def __init__(self, objects: Mapping[str, bytes] | None) -> None:
+        self._objects = {} if objects is None else objects
+
+    def bytes_of(self, data: bytes, object_: str, size: int) -> bytes:
+        if not object_:
+            return data
+        whole = self._objects.get(object_)
+        if whole is None or len(whole) != size:
+            there = "is not there" if whole is None else f"has {len(whole)} bytes"
+            raise Broken(Law.OBJECTS, f"the object {object_} is named, with {size} bytes, and {there}")
+        return whole
+
+    def _opened(self, rows: Iterable[tuple[str, bytes, str, int]]) -> list[tuple[str, bytes]]:
+        return [(key, self.bytes_of(data, object_, size)) for key, data, object_, size in rows if key[:5] != "gone/"]
+
+
+class StateFile(Outside):
+    def __init__(self, cursor: Any, objects: Mapping[str, bytes] | None = None) -> None:
+        super().__init__(objects)
         self._cursor = cursor
         self._blob_row = 0
 
@@ -30,17 +57,18 @@ class StateFile:
         return int(self._cursor.connection.total_changes)
 
     def new_blobs(self) -> list[tuple[str, bytes]]:
-        found = self.execute("SELECT rowid, key, data FROM blob WHERE rowid > ? ORDER BY rowid", (self._blob_row,))
-        blobs = [row[1:] for row in found.fetchall()]
+        new = "SELECT key, data, object, size FROM blob WHERE rowid > ? ORDER BY rowid"
+        blobs = self._opened(self.execute(new, (self._blob_row,)).fetchall())
         # A dropped batch's blobs may have been the last ones, whose numbers are then given out again.
         self._blob_row = self.execute("SELECT coalesce(max(rowid), 0) FROM blob").fetchone()[0]
         return blobs
 
 
-class ServerDatabase:
+class ServerDatabase(Outside):
     """On a connection of its own, which sees each statement's moment: the world does one thing at a time."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, objects: Mapping[str, bytes] | None = None) -> None:
+        super().__init__(objects)
         self.connection = psycopg.connect(url, autocommit=True)
         self._keys: set[str] = set()
 
@@ -52,7 +80,7 @@ class ServerDatabase:
 
     def new_blobs(self) -> list[tuple[str, bytes]]:
         # Nothing is vacuumed, so what came later lies further back.
-        found = self.execute("SELECT key, data FROM blob WHERE NOT (key = ANY(?)) ORDER BY ctid", (list(self._keys),))
-        blobs = found.fetchall()
+        new = "SELECT key, data, object, size FROM blob WHERE NOT (key = ANY(?)) ORDER BY ctid"
+        blobs = self._opened(self.execute(new, (list(self._keys),)).fetchall())
         self._keys.update(key for key, _ in blobs)
-        return list(blobs)
+        return blobs
