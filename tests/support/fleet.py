@@ -178,11 +178,14 @@ class Fleet:
         checkpoint_s: float = 0.5,
         only_batch: str = "",
         host: str = "",
+        incarnation: str = "1",
         beats_apart: bool = False,
         standing_by: bool = False,
     ) -> Seat:
-        """Each in a place of its own, so that nobody's lock tells of its death."""
-        desk, writer = _Desk(self.vendor, name), _Writer()
+        """Each in a place of its own, so that nobody's lock tells of its death. One that has the name of another, in
+        another incarnation, is `name/incarnation` at the vendor and in `seats`."""
+        known = name if incarnation == "1" else f"{name}/{incarnation}"
+        desk, writer = _Desk(self.vendor, known), _Writer()
         worker = Worker(
             WorkerParts(
                 store=self.store,
@@ -195,7 +198,7 @@ class Fleet:
                 day_of=lambda ms: "2026-01-01",
                 report=self.reports.append,
             ),
-            identity=WorkerId(name, "1"),
+            identity=WorkerId(name, incarnation),
             settings=WorkerSettings(
                 checkpoint_s=checkpoint_s,
                 idle_poll_s=1.0,
@@ -207,9 +210,9 @@ class Fleet:
             host=host or name,
             pid=len(self.seats),
         )
-        task = asyncio.create_task(worker.run(), name=name)
-        self.seats[name] = Seat(worker, writer, desk, task)
-        return self.seats[name]
+        task = asyncio.create_task(worker.run(), name=known)
+        self.seats[known] = Seat(worker, writer, desk, task)
+        return self.seats[known]
 
     async def stop(self) -> None:
         self.end_s = asyncio.get_running_loop().time()
