@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from batchwright.core.errors import WorkerGone
-from batchwright.core.row_map import PLAIN_SUCCESS
+from batchwright.core.failures import FailureKind
+from batchwright.core.row_map import KIND_BYTES, PLAIN_SUCCESS
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.sweeper import Sweeper
 from batchwright.engine.worker_settings import WorkerSettings
@@ -29,6 +30,7 @@ IN_FLIGHT = WorkerSettings().concurrency_start
 PLENTY = 10**6
 """Requests a minute."""
 LONG_S = 500.0
+DEATHS_MAX = 20
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -149,4 +151,41 @@ def test_of_two_that_live_under_one_name_one_writes(store: Store) -> None:
     tally = store.get_batch("batch_a").tally
     assert (tally.counts, tally.orphans) == ({PLAIN_SUCCESS: ROWS}, IN_FLIGHT)
     assert tally.doubts >= IN_FLIGHT
+    assert store.check("batch_a") == []
+
+
+def test_a_row_that_kills_workers_of_several_machines_is_found_by_halves_and_ends_alone(store: Store) -> None:
+    vendor = vendor_and_batch(store)
+    vendor.latency_s = 0.2
+    guilty = b'{"row":%d}' % (ROWS * 2 // 3)
+    out: list[int] = []
+    """Rows that each dead worker had sent and not got back."""
+
+    async def scene(fleet: Fleet) -> None:
+        died = asyncio.Event()
+
+        def on_body(worker: str, body: bytes) -> None:
+            if body == guilty:
+                asyncio.get_running_loop().call_soon(die, worker)
+
+        def die(worker: str) -> None:
+            out.append(fleet.seats[worker].worker.sender.in_flight)
+            fleet.seats[worker].kill()
+            died.set()
+
+        vendor.on_body = on_body
+        for number in range(DEATHS_MAX):
+            seat = fleet.start(f"w{number}")
+            await until(lambda: died.is_set() or store.get_batch("batch_a").settled_at_ms > 0, at_most_s=60.0)
+            if not died.is_set():
+                return
+            died.clear()
+            store.mark_dead([seat.worker.identity])
+        raise AssertionError(f"{DEATHS_MAX} workers died of it: {out}")
+
+    run_fleet(scene, store, vendor)
+    assert out[0] > 1
+    assert out[-1] == 1, "it was all that the last one had out"
+    batch = store.get_batch("batch_a")
+    assert batch.tally.counts == {PLAIN_SUCCESS: ROWS - 1, KIND_BYTES[FailureKind.WORKER_LOST]: 1}
     assert store.check("batch_a") == []

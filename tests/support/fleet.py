@@ -50,6 +50,8 @@ class MinuteVendor:
     states: bool = False
     sent: list[tuple[float, str, bool]] = field(default_factory=list)
     """(second, worker, whether it was let through), of every request."""
+    on_body: Callable[[str, bytes], None] = lambda worker, body: None
+    """Is told of each request before it is answered: who sent it, and what."""
     by_name: Counter[str] = field(default_factory=Counter)
     """Requests by the name that the batch gave the vendor."""
     _minute: deque[float] = field(default_factory=deque)
@@ -109,9 +111,10 @@ class _Desk:
     async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Any:
         return _Line(self, destination.vendor)
 
-    def send(self, name: str, on_end: Callable[[Answer], None]) -> _Call:
+    def send(self, name: str, body: bytes, on_end: Callable[[Answer], None]) -> _Call:
         assert not self.dead, "a dead process sends nothing"
         self._vendor.by_name[name] += 1
+        self._vendor.on_body(self._name, body)
         answer = self._vendor.ask(self._name)
         return _Call(asyncio.get_running_loop().call_later(self._vendor.latency_s, on_end, answer))
 
@@ -129,7 +132,7 @@ class _Line:
     waiting: str = ""
 
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> _Call:
-        return self.desk.send(self.name, on_end)
+        return self.desk.send(self.name, body, on_end)
 
 
 class _Writer:
