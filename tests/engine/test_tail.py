@@ -12,11 +12,12 @@ from batchwright.engine import intake
 from batchwright.engine.intake import SEGMENT_ROWS, Cutter
 from batchwright.engine.piece_cutter import PieceCutter
 from batchwright.engine.tail import TAIL_LEAST_ROWS, TAIL_ROWS, last_sizes
+from batchwright.ports.store import NewSegment
 
 
 def cut(rows: int, body: bytes = b"{}") -> list[int]:
     cutter = Cutter(lambda: 1, {})
-    segments = []
+    segments: list[NewSegment] = []
     for first in range(0, rows, 128):
         segments += cutter.add([SourceRow(row=InputRow(body=body)) for _ in range(first, min(rows, first + 128))])
     segments += cutter.rest()
