@@ -21,8 +21,12 @@ class Database(Protocol):
         """Key and bytes of those that came since it was last asked, in the order in which they were written. Raises
         Broken for one whose object is not there whole."""
 
-    def bytes_of(self, data: bytes, object_: str, size: int) -> bytes:
-        """Of a blob, from the columns of its row. Raises Broken."""
+    def bytes_of(self, row: BlobRow, /) -> bytes:
+        """Of a blob. Raises Broken."""
+
+
+BLOB_ROW = "data, object, object_size, object_offset, size"
+BlobRow = tuple[bytes, str, int, int, int]
 
 
 class Outside:
@@ -31,17 +35,19 @@ class Outside:
     def __init__(self, objects: Mapping[str, bytes] | None) -> None:
         self._objects = {} if objects is None else objects
 
-    def bytes_of(self, data: bytes, object_: str, size: int) -> bytes:
+    def bytes_of(self, row: BlobRow, /) -> bytes:
+        data, object_, object_size, offset, size = row
         if not object_:
             return data
         whole = self._objects.get(object_)
-        if whole is None or len(whole) != size:
+        if whole is None or len(whole) != object_size or offset + size > object_size:
             there = "is not there" if whole is None else f"has {len(whole)} bytes"
-            raise Broken(Law.OBJECTS, f"the object {object_} is named, with {size} bytes, and {there}")
-        return whole
+            raise Broken(Law.OBJECTS, f"{object_} is named, {size} of its {object_size} bytes at {offset}; it {there}")
+        return whole[offset : offset + size]
 
-    def _opened(self, rows: Iterable[tuple[str, bytes, str, int]]) -> list[tuple[str, bytes]]:
-        return [(key, self.bytes_of(data, object_, size)) for key, data, object_, size in rows if key[:5] != "gone/"]
+    def _opened(self, rows: Iterable[tuple[Any, ...]]) -> list[tuple[str, bytes]]:
+        """`rows`: the key, then as BLOB_ROW."""
+        return [(key, self.bytes_of((*row,))) for key, *row in rows if not key.startswith("gone/")]
 
 
 class StateFile(Outside):
@@ -57,7 +63,7 @@ class StateFile(Outside):
         return int(self._cursor.connection.total_changes)
 
     def new_blobs(self) -> list[tuple[str, bytes]]:
-        new = "SELECT key, data, object, size FROM blob WHERE rowid > ? ORDER BY rowid"
+        new = f"SELECT key, {BLOB_ROW} FROM blob WHERE rowid > ? ORDER BY rowid"
         blobs = self._opened(self.execute(new, (self._blob_row,)).fetchall())
         # A dropped batch's blobs may have been the last ones, whose numbers are then given out again.
         self._blob_row = self.execute("SELECT coalesce(max(rowid), 0) FROM blob").fetchone()[0]
@@ -80,7 +86,7 @@ class ServerDatabase(Outside):
 
     def new_blobs(self) -> list[tuple[str, bytes]]:
         # Nothing is vacuumed, so what came later lies further back.
-        new = "SELECT key, data, object, size FROM blob WHERE NOT (key = ANY(?)) ORDER BY ctid"
+        new = f"SELECT key, {BLOB_ROW} FROM blob WHERE NOT (key = ANY(?)) ORDER BY ctid"
         blobs = self._opened(self.execute(new, (list(self._keys),)).fetchall())
         self._keys.update(key for key, _ in blobs)
         return blobs
