@@ -42,7 +42,7 @@ BOUNDS: dict[str, tuple[ModuleType, str]] = {
 MISSING_S = (0.5, 12.0)
 """So long an object is not found that is there."""
 STALE_S = 10.0
-RARE_RATE = 0.4
+RARE_RATE = 0.8
 """Chance of a fault at a request of which a life has only a few."""
 LONG_AFTER_MS = 3 * objects_sweep.ORPHAN_MS
 SWEEPS_MAX = 50
@@ -55,6 +55,7 @@ class ObjectHouse:
         self.world = world
         self.chance = Random(seed * 49_979_687 + 5)
         self.plan = make_object_plan(seed, world.plan.trouble_until_s, world.plan.lease_s)
+        self.turn = seed
         self.held: dict[str, bytes] = {}
         self.put_s: dict[str, float] = {}
         self.gone_s: dict[str, float] = {}
@@ -70,9 +71,12 @@ class ObjectHouse:
         now_s = self.world.loop.time() - START_S
         if any(at_s <= now_s < at_s + long_s for at_s, long_s in self.plan.outages):
             raise self.away(ObjectFault.OUTAGE)
-        if self.chance.random() >= (self.plan.rate if faults in (PUTS, GETS) else RARE_RATE):
+        rare = faults not in (PUTS, GETS)
+        if self.chance.random() >= (RARE_RATE if rare else self.plan.rate):
             return None
-        fault = self.chance.choice(faults)
+        # What is rare comes in turn, from life to life: chance would leave some of it out.
+        self.turn += rare
+        fault = faults[self.turn % len(faults)] if rare else self.chance.choice(faults)
         self.world.coverage.hit(fault)
         return fault
 

@@ -177,7 +177,7 @@ PLANTED = (
 
 PLANTED_OUTSIDE = (
     Planted(name_what_was_not_put, frozenset({Law.OBJECTS}), range(10)),
-    Planted(delete_what_no_commit_names_yet, frozenset({Law.OBJECTS}), range(10, 30)),
+    Planted(delete_what_no_commit_names_yet, frozenset({Law.OBJECTS}), range(46, 56)),
     Planted(leave_what_nobody_names, frozenset({Law.OBJECTS}), range(10)),
 )
 """Those that a world with an object store finds."""

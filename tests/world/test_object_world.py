@@ -17,7 +17,7 @@ from world.object_world import ObjectServerWorld, ObjectWorld
 from world.planted import PLANTED_OUTSIDE, Planted, first_broken
 from world.world import many_lives
 
-SEEDS = 40
+SEEDS = 48
 CHUNK = 8
 SERVER_SEEDS = 6
 COVERAGE: dict[int, Coverage] = {}
