@@ -3,6 +3,7 @@
     python tools/prove.py                        every form, 100,000 rows each (about ten minutes)
     python tools/prove.py kills --rows 20000     one of: plain, kills, outage
     python tools/prove.py postgres --rounds 50   two services and three workers on one PostgreSQL, killed by chance
+    python tools/prove.py resume --rows 1000000  how soon a worker of that batch, killed and begun anew, sends again
 
 The vendor is the tests' own scripted one, in a process of its own. It echoes the last word of each row and fails 5% of
 all requests: 429 without a wait, 500, and a connection dropped after the request was read.
@@ -11,9 +12,11 @@ all requests: 429 without a wait, 500, and a connection dropped after the reques
     kills     `kill -9` ten times on the way, each time followed by the same command
     postgres  rounds of 300 rows each; in each one of the five processes is killed on the way and begun anew
     outage    on the way it refuses connections for a minute, then it answers only 503 for another
+    resume    on one PostgreSQL: `work` is killed and begun anew in the same place, five times; from the start of the
+              process to its first request must be 3 s at most, in the middle of five
 
-Each form must end with exit code 0 and one line for each row, in order, `ok`, with the row's own word. Prints a line
-for each form; exits 1 if any of them does not hold.
+Each other form must end with exit code 0 and one line for each row, in order, `ok`, with the row's own word. Prints a
+line for each form; exits 1 if any of them does not hold.
 """
 
 from __future__ import annotations
@@ -42,29 +45,39 @@ FAULTS_PERCENT = 5.0
 LATENCY_S = 0.02
 KILLS = 10
 OUTAGE_S = 60.0
+RESUMES = 5
+RESUME_MAX_S = 3.0
 LOOK_S = 0.02
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Shows that nothing is lost.")
-    parser.add_argument("form", nargs="*", metavar="{plain,kills,outage,postgres}", help="default: the first three")
+    parser.add_argument(
+        "form", nargs="*", metavar="{plain,kills,outage,postgres,resume}", help="default: the first three"
+    )
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--outage-s", type=float, default=OUTAGE_S, help="length of each half of the outage")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the form postgres")
     given = parser.parse_args()
-    held = [
-        _prove_postgres(given.rounds) if form == "postgres" else _prove(form, given.rows, given.outage_s)
-        for form in given.form or FORMS
-    ]
+    held = [_prove_one(form, given) for form in given.form or FORMS]
     return 0 if all(held) else 1
+
+
+def _prove_one(form: str, given: argparse.Namespace) -> bool:
+    match form:
+        case "postgres":
+            return _prove_postgres(given.rounds)
+        case "resume":
+            return _prove_resume(given.rows)
+        case _:
+            return _prove(form, given.rows, given.outage_s)
 
 
 def _prove(form: str, rows: int, outage_s: float) -> bool:
     with tempfile.TemporaryDirectory(prefix="batchwright-") as folder, VendorProcess() as vendor:
         vendor.set(fail_percent=FAULTS_PERCENT, latency_s=LATENCY_S)
         command = CommandLine(Path(folder))
-        with (Path(folder) / "rows.jsonl").open("w") as out:
-            out.writelines(json.dumps({"prompt": f"Say word{row}"}) + "\n" for row in range(rows))
+        _write_rows(Path(folder), rows)
         run = _Run(command, vendor, rows)
         began_s = time.monotonic()
         match form:
@@ -100,6 +113,45 @@ def _prove_postgres(rounds: int) -> bool:
         f"postgres: {rounds} rounds in {time.monotonic() - began_s:.1f} s, {landed} kills before their batch had ended"
     )
     return True
+
+
+def _prove_resume(rows: int) -> bool:
+    with (
+        tempfile.TemporaryDirectory(prefix="batchwright-") as folder,
+        closing(PostgresServer()) as server,
+        VendorProcess() as vendor,
+    ):
+        vendor.set(latency_s=LATENCY_S)
+        command = CommandLine(Path(folder), BATCHWRIGHT_DATABASE=server.new_database())
+        _write_rows(Path(folder), rows)
+        run = _Run(command, vendor, rows)
+        started = run.start()
+        if not run.until(started, 1):
+            raise SystemExit(f"it ended before it was killed: {started.end().err}")
+        took_s = []
+        for _ in range(RESUMES):
+            started.kill()
+            started.end()
+            vendor.set(hold=True)  # what was out is answered to nobody: every request from here on is of the next
+            before = vendor.account()["count"]
+            began_s = time.monotonic()
+            started = command.start("work", "--progress", "none")
+            if not run.until(started, before + 1):
+                raise SystemExit(f"it ended and sent nothing: {started.end().err}")
+            took_s.append(time.monotonic() - began_s)
+            vendor.set(hold=False)
+            vendor.release()
+        started.kill()
+        started.end()
+    middle_s = sorted(took_s)[RESUMES // 2]
+    each = ", ".join(f"{seconds:.2f}" for seconds in took_s)
+    print(f"resume: {rows:,} rows, sends again after {middle_s:.2f} s ({each})", flush=True)
+    return middle_s <= RESUME_MAX_S
+
+
+def _write_rows(folder: Path, rows: int) -> None:
+    with (folder / "rows.jsonl").open("w") as out:
+        out.writelines(json.dumps({"prompt": f"Say word{row}"}) + "\n" for row in range(rows))
 
 
 class _Run:

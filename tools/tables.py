@@ -204,6 +204,8 @@ def _first_sentence(move: Callable[..., object]) -> str:
 BOUNDS: tuple[tuple[str, str, str], ...] = (
     ("a row, as its line", "core/row_options.py", "MAX_ROW_BYTES"),
     ("a segment's bodies", "engine/intake.py", "SEGMENT_BYTES"),
+    ("rows at the end of a batch, in smaller segments", "engine/tail.py", "TAIL_ROWS"),
+    ("the smallest of them", "engine/tail.py", "TAIL_LEAST_ROWS"),
     ("a `custom_id`, characters", "wire/row_shapes.py", "MAX_CUSTOM_ID_CHARS"),
     ("columns of a table", "wire/table.py", "MAX_COLUMNS"),
     ("findings that are kept", "runner/validation.py", "MAX_FINDINGS"),

@@ -14,6 +14,8 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent / "tests")
 
 from support.postgres import PostgresServer  # noqa: E402
 from world.coverage import Coverage  # noqa: E402
+from world.object_faults import ObjectFault  # noqa: E402
+from world.object_world import ObjectServerWorld, ObjectWorld  # noqa: E402
 from world.server_faults import StoreFault  # noqa: E402
 from world.server_world import ServerWorld  # noqa: E402
 from world.world import World, many_lives  # noqa: E402
@@ -26,6 +28,7 @@ def main() -> int:
     parser.add_argument("--coverage", action="store_true", help="print what was met, and how often")
     parser.add_argument("--reports", action="store_true", help="print what workers reported")
     parser.add_argument("--postgres", action="store_true", help="over a PostgreSQL server, with what befalls one")
+    parser.add_argument("--objects", action="store_true", help="bodies in an object store, with what befalls one")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last) if last else int(first) + 1)
@@ -37,7 +40,7 @@ def main() -> int:
         server = stack.enter_context(closing(PostgresServer())) if options.postgres else None
         for seed in seeds:
             url = server.new_database() if server is not None else ""
-            world = ServerWorld(seed, url, coverage) if url else World(seed, coverage)
+            world = _world(seed, url, coverage, objects=options.objects)
             try:
                 world.live()
             except Exception as error:
@@ -60,10 +63,16 @@ def main() -> int:
     )
     if options.coverage:
         print(coverage.table())
-        if options.postgres:
-            print("\n".join(f"{coverage.counts[fault]:>9,}  {fault}" for fault in StoreFault))
+        for faults in (*((StoreFault,) if options.postgres else ()), *((ObjectFault,) if options.objects else ())):
+            print("\n".join(f"{coverage.counts[fault]:>9,}  {fault}" for fault in faults))
         print("never met: " + (", ".join(coverage.missing()) or "nothing"))
     return 1 if failed else 0
+
+
+def _world(seed: int, url: str, coverage: Coverage, *, objects: bool) -> World:
+    if url:
+        return ObjectServerWorld(seed, url, coverage) if objects else ServerWorld(seed, url, coverage)
+    return ObjectWorld(seed, coverage) if objects else World(seed, coverage)
 
 
 if __name__ == "__main__":

@@ -4,75 +4,32 @@ PgBouncer, and five of them killed by chance."""
 from __future__ import annotations
 
 import signal
-from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from batchwright.store.open import open_store
-from support.command_line import CommandLine, Started
 from support.killed_places import Fleet
 from support.pgbouncer import PgBouncer
 from support.postgres import PostgresServer
 from support.scripted_vendor import ScriptedVendor
 from support.service import chats
-from support.service_process import ServiceProcess
-from support.shared_database import LATENCY_S, LEASE, ROWS
+from support.shared_database import LATENCY_S, ROWS
 from support.stalling_proxy import StallingProxy
 from support.together import Together
+from support.two_places import Two, orphans, twice
 
 MANY_ROWS = 4 * ROWS
-ROUNDS = 6
+ROUNDS, KILLS = 10, 5
+"""Of each round, which has KILL_ROWS: 50 in all."""
+KILL_ROWS = 750
+KILL_LATENCY_S = 0.25
+"""So slow that a batch lasts while those who were killed come back."""
 REPLACED = "taken for dead and replaced"
 AT_WORK = "Working on the batches"
-
-
-def twice(vendor: ScriptedVendor) -> int:
-    """Rows that were sent to it more than once."""
-    return sum(count > 1 for count in Counter(hit.text for hit in vendor.hits).values())
-
-
-def orphans(url: str) -> int:
-    with closing(open_store(url)) as store:
-        return sum(batch.tally.orphans for batch in store.find_batches())
-
-
-class Two:
-    """A service that takes a batch in and works on nothing, and two workers of other places, of which one is ours."""
-
-    def __init__(self, folder: Path, url: str, vendor: ScriptedVendor, stack: ExitStack, *, ours: str = "") -> None:
-        """`ours`: the database's URL for our worker."""
-        self.vendor, self.url, self._stack = vendor, url, stack
-        self.service = ServiceProcess(self._place(folder / "service", url), vendor, "--no-work")
-        stack.enter_context(self.service)
-        self.places = [self._place(folder / "ours", ours or url), self._place(folder / "other", url)]
-        for place in self.places:
-            text = f"[vendors.scripted]\nbase_url = '{vendor.base_url}'\nconcurrency = 16\n"
-            (place.folder / "batchwright.toml").write_text(text)
-
-    def _place(self, folder: Path, url: str) -> CommandLine:
-        return CommandLine(folder, BATCHWRIGHT_DATABASE=url, **LEASE)
-
-    def work(self, place: int) -> Started:
-        started = self.places[place].start("work", "--progress", "none")
-        self._stack.callback(started.end)
-        self._stack.callback(started.kill)
-        return started
-
-    def takes_over(self) -> None:
-        """Until the other sends what ours has in flight. What that is answered is held from then on."""
-        self.vendor.wait_for(lambda vendor: twice(vendor) > 0, 60.0)
-
-    def holds(self, batch_id: str) -> None:
-        status = self.service.ended(batch_id)
-        assert (status["state"], status["completed_count"]) == ("completed", ROWS), status
-        items = self.service.results(batch_id)
-        assert [item["result"]["content"] for item in items] == [f"w{row}" for row in range(ROWS)]
-        with closing(open_store(self.url)) as store:
-            assert store.check(batch_id) == []
 
 
 def stopped(folder: Path, server: PostgresServer) -> None:
@@ -130,14 +87,28 @@ def away(folder: Path) -> None:
         assert [worker.process.poll() for worker in workers] == [None, None], workers[0].said + workers[1].said
 
 
-def killed_by_chance(folder: Path, server: PostgresServer, seed: int) -> int:
-    with ScriptedVendor(seed=seed) as vendor:
-        vendor.set(latency_s=LATENCY_S, fail_percent=5)
-        with Fleet(folder, server.new_database(), vendor, seed=seed) as fleet:
-            for number in range(ROUNDS):
-                fleet.round(number)
-            fleet.holds()
-            return fleet.landed
+class Rounds:
+    """One fleet's, one after another; each test waits for one."""
+
+    def __init__(self) -> None:
+        self.landed: list[Future[int]] = [Future() for _ in range(ROUNDS)]
+        """Kills that came while their batch was under way."""
+
+    def live(self, folder: Path, server: PostgresServer, seed: int) -> None:
+        try:
+            with ScriptedVendor(seed=seed) as vendor:
+                vendor.set(latency_s=KILL_LATENCY_S, fail_percent=5)
+                with Fleet(folder, server.new_database(), vendor, seed=seed) as fleet:
+                    for number, ended in enumerate(self.landed):
+                        before = fleet.landed
+                        fleet.round(number, rows=KILL_ROWS, kills=KILLS)
+                        fleet.holds()
+                        ended.set_result(fleet.landed - before)
+        except BaseException as error:
+            for ended in self.landed:
+                if not ended.done():
+                    ended.set_exception(error)
+            raise
 
 
 def through_a_pooler(folder: Path, server: PostgresServer, bouncer: PgBouncer) -> None:
@@ -153,13 +124,18 @@ def through_a_pooler(folder: Path, server: PostgresServer, bouncer: PgBouncer) -
 
 
 @pytest.fixture(scope="module")
-def begun(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Together]:
+def rounds() -> Rounds:
+    return Rounds()
+
+
+@pytest.fixture(scope="module")
+def begun(postgres: PostgresServer, rounds: Rounds, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Together]:
     together = Together()
 
     def folder() -> Path:
         return tmp_path_factory.mktemp("faults")
 
-    together.begin("killed by chance", partial(killed_by_chance, folder(), postgres, 1))
+    together.begin("killed by chance", partial(rounds.live, folder(), postgres, 1))
     together.begin("away", partial(away, folder()))
     together.begin("stopped", partial(stopped, folder(), postgres))
     together.begin("silent", partial(silent, folder(), postgres))
@@ -179,8 +155,14 @@ def test_workers_outlive_a_server_that_is_away(begun: Together) -> None:
     begun.result("away")
 
 
-def test_services_and_workers_killed_by_chance(begun: Together) -> None:
-    assert begun.result("killed by chance") >= ROUNDS // 2, "too few of them landed"
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_services_and_workers_killed_by_chance(begun: Together, rounds: Rounds, number: int) -> None:
+    rounds.landed[number].result()
+
+
+def test_most_of_the_kills_came_while_their_batch_was_under_way(begun: Together, rounds: Rounds) -> None:
+    begun.result("killed by chance")
+    assert sum(ended.result() for ended in rounds.landed) >= ROUNDS * KILLS * 3 // 4
 
 
 def test_two_workers_through_a_pooler(

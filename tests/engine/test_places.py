@@ -6,7 +6,15 @@ from pathlib import Path
 
 from batchwright.core.tenants import Tenant
 from batchwright.core.worker_id import WorkerId
-from batchwright.engine.sweeper import BLIND_MS, ELSEWHERE_MS, Sweeper, run_lock_name, worker_lock_name
+from batchwright.engine.sweeper import (
+    BLIND_MS,
+    ELSEWHERE_MS,
+    SWEEP_EVERY_S,
+    SWEEP_SOONEST_S,
+    Sweeper,
+    run_lock_name,
+    worker_lock_name,
+)
 from batchwright.ports.store import NewBatch, Store
 from batchwright.store.file_locks import FileLocks
 from batchwright.store.open import open_store
@@ -84,6 +92,25 @@ def test_a_worker_elsewhere_lives_as_long_as_its_lease(tmp_path: Path) -> None:
     assert {row.worker for row in store.live_workers()} == {held, elsewhere}
     sweeper(store, tmp_path).bury_dead(1_001 + LEASE_MS)
     assert {row.worker for row in store.live_workers()} == {held}
+    lock.release()
+    store.close()
+
+
+def test_the_next_look_is_when_a_lease_elsewhere_ends_and_not_for_one_that_stands_still_here(tmp_path: Path) -> None:
+    store = open_store(":memory:")
+    looks = sweeper(store, tmp_path)
+    held = WorkerId(f"{HERE}-8", "1")
+    lock = FileLocks(tmp_path).take(worker_lock_name(held), holder="a test")
+    assert lock is not None
+    store.register_worker(held, host=HERE, pid=7, now_ms=1_000)
+    looks.bury_dead(9_000_000)
+    assert looks.rest_s(9_000_000) == SWEEP_EVERY_S, "its lock says that it lives"
+    store.register_worker(WorkerId(f"{ELSEWHERE}-7", "1"), host=ELSEWHERE, pid=7, now_ms=9_001_000)
+    looks.bury_dead(9_002_000)
+    ends_ms = 9_001_001 + LEASE_MS
+    assert looks.rest_s(ends_ms - 60_000) == SWEEP_EVERY_S
+    assert looks.rest_s(ends_ms - 1_500) == 1.5
+    assert looks.rest_s(ends_ms + 1) == SWEEP_SOONEST_S
     lock.release()
     store.close()
 

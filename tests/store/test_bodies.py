@@ -245,6 +245,19 @@ def test_orphans_are_looked_for_in_steps_once_a_day(objects: Counted) -> None:
     store.close()
 
 
+def test_who_began_before_anything_was_put_looks_for_orphans_too(tmp_path: Path, objects: Counted) -> None:
+    onlooker, store = (opened(objects, tmp_path / "state.sqlite", writer=writer) for writer in ("w2", "w1"))
+    assert onlooker.sweep_orphans(DAY_MS) == 0
+    assert objects.asked == [], "it is tied to nothing yet"
+    assert store.object_mark() == "state-w1"
+    objects._objects.put("state-w1/part/x/1/old-1", b"x")
+    later_ms = objects._objects.listed("state-w1", "", 1)[0].modified_ms + 2 * DAY_MS
+    assert onlooker.sweep_orphans(later_ms) == 1
+    assert there(objects) == set()
+    onlooker.close()
+    store.close()
+
+
 def test_superseded_objects_go_with_their_rows_and_stay_while_the_store_is_away(
     objects: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:

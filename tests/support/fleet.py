@@ -50,6 +50,8 @@ class MinuteVendor:
     states: bool = False
     sent: list[tuple[float, str, bool]] = field(default_factory=list)
     """(second, worker, whether it was let through), of every request."""
+    on_body: Callable[[str, bytes], None] = lambda worker, body: None
+    """Is told of each request before it is answered: who sent it, and what."""
     by_name: Counter[str] = field(default_factory=Counter)
     """Requests by the name that the batch gave the vendor."""
     _minute: deque[float] = field(default_factory=deque)
@@ -109,9 +111,10 @@ class _Desk:
     async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Any:
         return _Line(self, destination.vendor)
 
-    def send(self, name: str, on_end: Callable[[Answer], None]) -> _Call:
+    def send(self, name: str, body: bytes, on_end: Callable[[Answer], None]) -> _Call:
         assert not self.dead, "a dead process sends nothing"
         self._vendor.by_name[name] += 1
+        self._vendor.on_body(self._name, body)
         answer = self._vendor.ask(self._name)
         return _Call(asyncio.get_running_loop().call_later(self._vendor.latency_s, on_end, answer))
 
@@ -129,7 +132,7 @@ class _Line:
     waiting: str = ""
 
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> _Call:
-        return self.desk.send(self.name, on_end)
+        return self.desk.send(self.name, body, on_end)
 
 
 class _Writer:
@@ -178,11 +181,14 @@ class Fleet:
         checkpoint_s: float = 0.5,
         only_batch: str = "",
         host: str = "",
+        incarnation: str = "1",
         beats_apart: bool = False,
         standing_by: bool = False,
     ) -> Seat:
-        """Each in a place of its own, so that nobody's lock tells of its death."""
-        desk, writer = _Desk(self.vendor, name), _Writer()
+        """Each in a place of its own, so that nobody's lock tells of its death. One that has the name of another, in
+        another incarnation, is `name/incarnation` at the vendor and in `seats`."""
+        known = name if incarnation == "1" else f"{name}/{incarnation}"
+        desk, writer = _Desk(self.vendor, known), _Writer()
         worker = Worker(
             WorkerParts(
                 store=self.store,
@@ -195,7 +201,7 @@ class Fleet:
                 day_of=lambda ms: "2026-01-01",
                 report=self.reports.append,
             ),
-            identity=WorkerId(name, "1"),
+            identity=WorkerId(name, incarnation),
             settings=WorkerSettings(
                 checkpoint_s=checkpoint_s,
                 idle_poll_s=1.0,
@@ -207,9 +213,9 @@ class Fleet:
             host=host or name,
             pid=len(self.seats),
         )
-        task = asyncio.create_task(worker.run(), name=name)
-        self.seats[name] = Seat(worker, writer, desk, task)
-        return self.seats[name]
+        task = asyncio.create_task(worker.run(), name=known)
+        self.seats[known] = Seat(worker, writer, desk, task)
+        return self.seats[known]
 
     async def stop(self) -> None:
         self.end_s = asyncio.get_running_loop().time()

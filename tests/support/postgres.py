@@ -70,10 +70,32 @@ class PostgresServer:
             **as_nobody(),
         )
         options = [part for name, text in {**SETTINGS, **(settings or {})}.items() for part in ("-c", f"{name}={text}")]
-        listen = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self._folder}"]
-        self._program: list[str | Path] = [programs / "postgres", "-D", data, "-p", str(self.port), *listen, *options]
+        listen: list[str] = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self._folder}"]
+        self._programs = programs
+        self._options = [*listen, *options]
+        self._program = self._program_of(data)
         self.start()
         self._template()
+
+    def _program_of(self, data: Path) -> list[str | Path]:
+        return [self._programs / "postgres", "-D", data, "-p", str(self.port), *self._options]
+
+    def standby(self) -> PostgresServer:
+        """Another one, which follows this one: what is committed here from now on is on both."""
+        other = PostgresServer.__new__(PostgresServer)
+        other.__dict__.update(self.__dict__, _folder=Path(tempfile.mkdtemp(prefix="standby-")), port=free_port())
+        if os.geteuid() == 0:
+            os.chown(other._folder, NOBODY, NOBODY)
+        data = other._folder / "data"
+        where = f"host=127.0.0.1 port={self.port} user={USER}"
+        backup: list[str | Path] = [self._programs / "pg_basebackup", "-d", where, "-D", data]
+        more = ["-R", "-X", "stream", "-c", "fast", "--no-sync"]
+        subprocess.run([*backup, *more], check=True, stdout=subprocess.DEVNULL, **as_nobody())
+        other._program = other._program_of(data)
+        other.start()
+        self.told("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self.told("SELECT pg_reload_conf()")
+        return other
 
     def start(self) -> None:
         with (self._folder / "log").open("ab") as log:
@@ -86,6 +108,18 @@ class PostgresServer:
         self._process.send_signal(signal.SIGINT)
         self._process.wait(30)
 
+    def crash(self) -> None:
+        """All of its processes end where they stand; nobody starts it again."""
+        self._admin.close()
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(30)
+
+    def told(self, statement: str) -> Any:
+        """To the server itself, in a transaction of its own; the first column of the first row, if there is one."""
+        cursor = self._admin.execute(statement.encode())
+        row = cursor.fetchone() if cursor.description is not None else None
+        return row[0] if row is not None else None
+
     def url(self, database: str) -> str:
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
 
@@ -95,10 +129,17 @@ class PostgresServer:
         self._admin.execute(f"CREATE DATABASE {name} STRATEGY file_copy TEMPLATE template0")
         return self.url(name)
 
-    def new_database(self) -> str:
-        """The URL of a new one that has the tables already."""
+    def new_database(self, folder: Path | None = None) -> str:
+        """The URL of a new one that has the tables already. `folder`: what lies on another disk, for all of it but the
+        log; the server's own from then on."""
         name = f"test{next(self._names)}"
-        self._admin.execute(f"CREATE DATABASE {name} STRATEGY file_copy TEMPLATE {TEMPLATE}")
+        where = ""
+        if folder is not None:
+            if os.geteuid() == 0:
+                os.chown(folder, NOBODY, NOBODY)
+            self._admin.execute(f"CREATE TABLESPACE {name} LOCATION '{folder}'".encode())
+            where = f" TABLESPACE {name}"
+        self._admin.execute(f"CREATE DATABASE {name} STRATEGY file_copy TEMPLATE {TEMPLATE}{where}")
         return self.url(name)
 
     def drop(self, url: str) -> None:
@@ -133,7 +174,8 @@ class PostgresServer:
         self._emptied.append(url)
 
     def close(self) -> None:
-        self.stop()
+        if self._process.poll() is None:
+            self.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _first_connection(self) -> psycopg.Connection[Any]:

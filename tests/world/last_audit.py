@@ -49,8 +49,8 @@ def check_rows(auditor: Auditor, batch_id: str) -> tuple[int, int]:
         index += len(segment.row_map)
         last: dict[int, list[Any]] = {}
         said: dict[int, list[list[Any]]] = defaultdict(list)
-        for data, offset, length in auditor.db.execute(FRAMES_IN_ORDER, (batch_id, number)).fetchall():
-            for record in unpack(data[offset : offset + length]):
+        for *where, offset, length in auditor.db.execute(FRAMES_IN_ORDER, (batch_id, number)).fetchall():
+            for record in unpack(auditor.db.bytes_of((*where,))[offset : offset + length]):
                 last[record[ROW]] = record
                 said[record[ROW]].append(record)
         for row in range(len(segment.counted)):

@@ -32,6 +32,7 @@ class Law(StrEnum):
     COMPLETE = "every row ends, and counts add up"
     ENDS = "every run ends"
     DEADLINE = "a batch has ended soon after its deadline"
+    OBJECTS = "an object that is named is there, whole, until nothing names it; one that nobody names goes"
     READ = "a reader gets every row as it is stored, in order"
     OWN_CHECK = "the product's own check finds nothing"
 

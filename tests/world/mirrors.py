@@ -121,8 +121,8 @@ BATCHES = """SELECT batch_id, phase, closing, paused, round, rows, segments_open
 SEGMENTS = """SELECT batch_id, number, first_index, row_map, previous_map, open, state, round, epoch, holder, closed_as
     FROM segment ORDER BY batch_id, number"""
 FRAMES = 'SELECT batch_id, number, "offset", length FROM part WHERE blob_key = ?'
-FRAMES_IN_ORDER = """SELECT data, "offset", length FROM part JOIN blob ON key = blob_key
-    WHERE batch_id = ? AND number = ? ORDER BY round, epoch, seq"""
+FRAMES_IN_ORDER = """SELECT data, object, object_size, object_offset, size, "offset", length
+    FROM part JOIN blob ON key = blob_key WHERE batch_id = ? AND number = ? ORDER BY round, epoch, seq"""
 COUNTS = "SELECT byte, sum(rows) FROM tally_count WHERE batch_id = ? AND round = ? GROUP BY byte"
 SUMS = """SELECT coalesce(sum(cost_picousd), 0), coalesce(sum(possible_picousd), 0), coalesce(sum(orphan_picousd), 0),
     coalesce(sum(unpriced), 0), coalesce(sum(no_usage), 0), coalesce(sum(attempts), 0)

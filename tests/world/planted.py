@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from batchwright.engine import attempt, failover, landing, open_segment, sender
 from batchwright.ports.store import Checkpoint, CheckpointResult
-from batchwright.store import checkpointing, ledger
+from batchwright.store import checkpointing, ledger, objects_sweep
 from batchwright.store.bodies import Bodies
 from world.laws import Broken, Law
 from world.world import World
@@ -122,6 +122,27 @@ def send_on_without_reserving_again(stack: ExitStack) -> None:
     )
 
 
+def name_what_was_not_put(stack: ExitStack) -> None:
+    change(
+        stack,
+        (Bodies, "_put"),
+        (
+            "self.objects.put(*item)",
+            "\n    try:\n        self.objects.put(*item)\n    except StoreError:\n        pass",
+        ),
+    )
+
+
+def delete_what_no_commit_names_yet(stack: ExitStack) -> None:
+    """Orphans, however young."""
+    often = ("< LISTED_EVERY_MS", "< 2_000")
+    change(stack, (objects_sweep, "delete_orphans"), ("now_ms - each.modified_ms > ORPHAN_MS", "True"), often)
+
+
+def leave_what_nobody_names(stack: ExitStack) -> None:
+    change(stack, (objects_sweep, "delete_orphans"), ("if orphans:", "if False:"))
+
+
 @dataclass(frozen=True)
 class Planted:
     plant: Callable[[ExitStack], None]
@@ -153,6 +174,13 @@ PLANTED = (
     Planted(send_on_what_was_written_for_the_first, frozenset({Law.ROUTE}), range(10, 60), (13, 14, 16)),
     Planted(send_on_without_reserving_again, frozenset({Law.RESERVED_BEFORE_SENT}), range(5, 60), (7, 13, 26)),
 )
+
+PLANTED_OUTSIDE = (
+    Planted(name_what_was_not_put, frozenset({Law.OBJECTS}), range(10)),
+    Planted(delete_what_no_commit_names_yet, frozenset({Law.OBJECTS}), range(46, 56)),
+    Planted(leave_what_nobody_names, frozenset({Law.OBJECTS}), range(10)),
+)
+"""Those that a world with an object store finds."""
 
 
 def first_broken(lives: Iterable[World]) -> Broken | None:

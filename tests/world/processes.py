@@ -105,7 +105,7 @@ class InlineWriter:
             await asyncio.sleep(before_s)
             if after_s < 0:
                 world.hang()
-            result = work()
+            result = await world.work(self._process, work)
             await asyncio.sleep(max(0.0, after_s))
             if self._process.dead:
                 raise Crash
@@ -121,7 +121,7 @@ class ProcessStore:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         world, process = self._world, self._process
-        method = getattr(world.store, name)
+        method = getattr(world.store_of(process), name)
 
         def call(*args: Any, **more: Any) -> Any:
             if process.dead:

@@ -16,8 +16,13 @@ class StoreFault(StrEnum):
     DEADLOCK = "transaction ended by the server: deadlock"
     STATEMENT_TIMEOUT = "statement cancelled by the server: too long"
     LOCK_TIMEOUT = "lock not had in time"
+    DISK_FULL = "statement refused by the server: its disk is full"
+    DISK_FULL_AT_COMMIT = "commit refused by the server: its disk is full"
+    STANDBY = "transaction refused by the server: a standby, which only reads"
     HANG = "connection hangs until it is given up, nothing landed"
     HANG_LANDED = "connection hangs until it is given up, yet it landed"
+    FAILOVER = "server lost at a commit, nothing landed; another takes its place"
+    FAILOVER_LANDED = "server lost at a commit that landed; another takes its place"
     RESTART = "server restarts, and is away for a while"
     CLOCK = "clock of the server jumps; processes follow one after another"
     DEAF = "no wake-up ever comes"
@@ -28,6 +33,8 @@ SQLSTATES = {
     StoreFault.DEADLOCK: "40P01",
     StoreFault.STATEMENT_TIMEOUT: "57014",
     StoreFault.LOCK_TIMEOUT: "55P03",
+    StoreFault.DISK_FULL: "53100",
+    StoreFault.STANDBY: "25006",
 }
 """What the server is made to say."""
 AT_A_TRANSACTION = (
@@ -35,11 +42,16 @@ AT_A_TRANSACTION = (
     StoreFault.CUT_WITHIN,
     StoreFault.CUT_AT_COMMIT,
     StoreFault.CUT_AFTER,
+    StoreFault.DISK_FULL_AT_COMMIT,
+    StoreFault.FAILOVER,
+    StoreFault.FAILOVER_LANDED,
     *SQLSTATES,
 )
 HANGS = (StoreFault.HANG, StoreFault.HANG_LANDED)
 HANG_S = (8.0, 30.0)
 """Until a connection that says nothing is given up."""
+FAILOVER_S = (0.5, 15.0)
+"""Until another server has taken the place of one that was lost."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from batchwright.store.dialect import CHANNEL
 from batchwright.store.open import open_store
 from world.coverage import Coverage
 from world.databases import Database, ServerDatabase
-from world.server_faults import AT_A_TRANSACTION, HANG_S, HANGS, SQLSTATES, StoreFault, make_server_plan
+from world.server_faults import AT_A_TRANSACTION, FAILOVER_S, HANG_S, HANGS, SQLSTATES, StoreFault, make_server_plan
 from world.world import World
 
 FIRST_STATEMENTS = 6
@@ -102,8 +102,7 @@ class ServerWorld(World):
             self._end(connection)
         elif due in SQLSTATES:
             self._strike()
-            with psycopg.Cursor(connection) as cursor:
-                cursor.execute(f"DO $$BEGIN RAISE EXCEPTION 'simulated' USING ERRCODE = '{SQLSTATES[due]}'; END$$")
+            _refuse(connection, SQLSTATES[due])
 
     def _commit(self, connection: psycopg.Connection[Any], commit: Callable[[], None]) -> Callable[[], None]:
         def tried() -> None:
@@ -118,10 +117,35 @@ class ServerWorld(World):
                 self._look_at_commit(self.actor)
                 connection.close()
                 raise psycopg.OperationalError("the connection is lost (simulated)")
+            elif due is StoreFault.DISK_FULL_AT_COMMIT:
+                self._strike()
+                _refuse(connection, SQLSTATES[StoreFault.DISK_FULL])
+            elif due in (StoreFault.FAILOVER, StoreFault.FAILOVER_LANDED):
+                self._strike()
+                if due is StoreFault.FAILOVER_LANDED:
+                    commit()
+                    self._look_at_commit(self.actor)
+                self._fail_over()
+                raise psycopg.OperationalError("the server is lost (simulated)")
             else:
                 commit()
 
         return tried
+
+    def _fail_over(self) -> None:
+        """Everybody's connections are gone, and for a while there is nobody to connect to."""
+        self._away = True
+        self._end_all()
+        self.loop.call_later(self._store_chance.uniform(*FAILOVER_S), self._is_back)
+
+    def _is_back(self) -> None:
+        self._away = False
+
+    def _end_all(self) -> None:
+        self.database.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid()"
+        )
 
     def _strike(self) -> None:
         assert self._due is not None
@@ -172,12 +196,9 @@ class ServerWorld(World):
         await asyncio.sleep(at_s)
         self.coverage.hit(StoreFault.RESTART)
         self._away = True
-        self.database.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() "
-            "AND pid <> pg_backend_pid()"
-        )
+        self._end_all()
         await asyncio.sleep(away_s)
-        self._away = False
+        self._is_back()
 
     async def _jump_all(self, at_s: float, by_ms: int) -> None:
         """Each process asks for the server's clock every 5 s: machines do not follow at the same moment."""
@@ -192,6 +213,11 @@ class ServerWorld(World):
             super()._bury()
         finally:
             self._stack.close()
+
+
+def _refuse(connection: psycopg.Connection[Any], state: str) -> None:
+    with psycopg.Cursor(connection) as cursor:
+        cursor.execute(f"DO $$BEGIN RAISE EXCEPTION 'simulated' USING ERRCODE = '{state}'; END$$".encode())
 
 
 def _cursor_of(world: ServerWorld) -> type[psycopg.Cursor[Any]]:

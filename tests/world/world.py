@@ -202,6 +202,14 @@ class World:
 
     # ----------------------------------------------------------------------------------------------------- processes
 
+    def store_of(self, process: Process) -> Store:
+        """As that process has opened it."""
+        return self.store
+
+    async def work(self, process: Process, work: Callable[[], T]) -> T:
+        """What a process's writer does: at one moment, in this kind of world."""
+        return work()
+
     def new_process(self, host: str, name: str) -> Process:
         self.incarnations += 1
         return Process(self, host, WorkerId(name, f"{self.incarnations:08x}"))

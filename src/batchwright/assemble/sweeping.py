@@ -35,7 +35,7 @@ async def swept(machine: Machine, say: Say, *, retention_s: float = 0.0) -> Asyn
 
 async def _sweep(machine: Machine, thread: StoreThread, say: Say, *, keep_ended_ms: int) -> None:
     while True:
-        await machine.clock.sleep(SWEEP_EVERY_S)
+        await machine.clock.sleep(machine.sweeper.rest_s(machine.clock.now_ms()))
         try:
             await machine.writer.do(lambda: set_clock(machine.clock, machine.store))
             await thread.do(lambda: machine.sweeper.sweep(machine.clock.now_ms(), keep_ended_ms=keep_ended_ms))

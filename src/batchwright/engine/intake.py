@@ -18,6 +18,7 @@ from batchwright.core.identity import hash_custom_ids
 from batchwright.core.records import Record, SegmentInput
 from batchwright.core.routes import lanes_of_routes
 from batchwright.core.rows import SourceRow
+from batchwright.engine.tail import held_until, last_sizes
 from batchwright.engine.writer import Writer
 from batchwright.ports.clock import Clock
 from batchwright.ports.store import Idempotency, NewBatch, NewSegment, Store
@@ -132,33 +133,42 @@ def _listed(cutter: Cutter, chunk: Sequence[SourceRow]) -> list[NewSegment]:
 
 
 class Cutter:
-    """Rows in order -> segments in order: at most SEGMENT_ROWS rows and SEGMENT_BYTES, unless it is a single row."""
+    """Rows in order -> segments in order: at most SEGMENT_ROWS rows and SEGMENT_BYTES, unless it is a single row, and
+    smaller ones at the end (`engine.tail`). What is held is at most SEGMENT_BYTES and the row that came last."""
 
     def __init__(self, now_ms: Callable[[], int], route_lanes: RouteLanes) -> None:
         self._now_ms = now_ms
         self._route_lanes = route_lanes
         self._number = self._first_index = self._bytes = 0
         self._rows: list[SourceRow] = []
+        self._full = held_until(0, SEGMENT_ROWS)
 
     def add(self, chunk: Sequence[SourceRow]) -> Iterator[NewSegment]:
         """The segments that these rows fill."""
         for source in chunk:
-            body_bytes = len(source.row.body)
-            if self._rows and (len(self._rows) == SEGMENT_ROWS or self._bytes + body_bytes > SEGMENT_BYTES):
-                yield self._cut()
+            row_bytes = _bytes_of(source)
+            while self._rows and (len(self._rows) >= self._full or self._bytes + row_bytes > SEGMENT_BYTES):
+                yield self._cut(SEGMENT_ROWS)
             self._rows.append(source)
-            self._bytes += body_bytes + len(source.row.columns)
+            self._bytes += row_bytes
 
     def rest(self) -> list[NewSegment]:
         """What is left at the end of the input."""
-        return [self._cut()] if self._rows else []
+        held = len(self._rows)
+        return [self._cut(size) for size in last_sizes(self._first_index + held, held, SEGMENT_ROWS)]
 
-    def _cut(self) -> NewSegment:
+    def _cut(self, size: int) -> NewSegment:
         place = Place(number=self._number, first_index=self._first_index, now_ms=self._now_ms())
-        segment = make_segment(self._rows, self._route_lanes, place)
-        self._number, self._first_index = self._number + 1, self._first_index + len(self._rows)
-        self._rows, self._bytes = [], 0
+        rows, self._rows = self._rows[:size], self._rows[size:]
+        segment = make_segment(rows, self._route_lanes, place)
+        self._number, self._first_index = self._number + 1, self._first_index + len(rows)
+        self._bytes -= sum(map(_bytes_of, rows))
+        self._full = held_until(self._first_index, SEGMENT_ROWS)
         return segment
+
+
+def _bytes_of(source: SourceRow) -> int:
+    return len(source.row.body) + len(source.row.columns)
 
 
 def _lanes(batch: NewBatch) -> RouteLanes:

@@ -11,6 +11,8 @@ from batchwright.ports.locks import Locks
 from batchwright.ports.store import Store, WorkerRow
 
 SWEEP_EVERY_S = 5.0
+SWEEP_SOONEST_S = 0.2
+"""After the last pass, whatever is due."""
 SWEEP_LEASE_MS = 15_000
 BLIND_MS = 10_000
 """Between two passes that succeeded; two could not be made then."""
@@ -48,6 +50,8 @@ class Sweeper:
         """When this one last looked at the workers; 0: never."""
         self._patient_until_ms = 0
         """Until then it takes nobody elsewhere for dead."""
+        self._lease_ends_ms = 0
+        """The first moment at which one that lived elsewhere at the last look may be taken for dead; 0: nobody did."""
 
     def bury_dead(self, now_ms: int) -> int:
         """Marks workers dead whose lease has run out, or whose lock on this machine can be taken. Needs no lease.
@@ -57,11 +61,21 @@ class Sweeper:
         """
         if self._looked_ms and now_ms - self._looked_ms > max(self._lease_ms // 2, BLIND_MS):
             self._patient_until_ms = now_ms + self._lease_ms
-        dead = [row.worker for row in self._store.live_workers() if self._is_dead(row, now_ms)]
+        rows = self._store.live_workers()
+        dead = {row.worker for row in rows if self._is_dead(row, now_ms)}
         if dead:
-            self._store.mark_dead(dead)
+            self._store.mark_dead(sorted(dead))
         self._looked_ms = now_ms
+        beats_ms = [row.heartbeat_ms for row in rows if row.host != self._host and row.worker not in dead]
+        self._lease_ends_ms = max(min(beats_ms) + self._lease_ms + 1, self._patient_until_ms) if beats_ms else 0
         return len(dead)
+
+    def rest_s(self, now_ms: int) -> float:
+        """Until the next pass: what a worker elsewhere held is free at the end of its lease, not some seconds later.
+        One that lives has renewed it by then, and costs no pass more."""
+        if not self._lease_ends_ms:
+            return SWEEP_EVERY_S
+        return min(SWEEP_EVERY_S, max(SWEEP_SOONEST_S, (self._lease_ends_ms - now_ms) / 1000))
 
     def sweep(self, now_ms: int, *, keep_ended_ms: int = 0) -> None:
         """One bounded pass. `keep_ended_ms`: batches that ended longer ago are deleted; 0: none."""

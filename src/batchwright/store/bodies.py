@@ -90,15 +90,18 @@ class Bodies:
         under: str = "",
         writer: str = "",
         settle: Callable[[], str] = str,
+        tied_under: Callable[[], str] = str,
     ) -> None:
         """`under`: what the names of this store's objects begin with; no other store has it. `writer`: used by no other
         process, so that no name is used twice. `settle`: ties this store to these objects, before any is put, and
-        returns what their names begin with; raises StoreError where it is tied to others."""
+        returns what their names begin with; raises StoreError where it is tied to others. `tied_under`: what they begin
+        with where it is tied to these, else empty; ties nothing."""
         self.connections = connections
         self.objects = objects
         self.under = under
         self._writer = writer
         self._settle = settle
+        self._tied_under = tied_under
         self.is_tied = False
         """The store was tied to these objects when this process last asked."""
         self._numbers = itertools.count(1)
@@ -251,6 +254,12 @@ class Bodies:
         where one has, and put something there."""
         self.under = self._settle()
         self.is_tied = True
+
+    def sees_tie(self) -> bool:
+        """Whether the store is tied to these objects, by another process perhaps, since this one began."""
+        if not self.is_tied and (under := self._tied_under()):
+            self.under, self.is_tied = under, True
+        return self.is_tied
 
     def _put(self, item: tuple[str, bytes]) -> None:
         assert self.objects is not None, "only what has a name is put"

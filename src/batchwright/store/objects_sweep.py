@@ -42,7 +42,7 @@ def delete_superseded(bodies: Bodies, until_ms: int, limit: int) -> int:
 
 def delete_orphans(bodies: Bodies, now_ms: int, limit: int) -> int:
     """One step; returns how many were deleted."""
-    if bodies.objects is None or not bodies.is_tied:
+    if bodies.objects is None or not bodies.sees_tie():
         return 0
     after, begun_ms = bodies.connections.look(_standing)
     if not after and now_ms - begun_ms < LISTED_EVERY_MS:

@@ -76,11 +76,15 @@ def _bodies(connections: Connections, outlying: Outlying | None) -> Bodies:
         return Bodies(connections)
     objects, new_state = outlying.objects, outlying.state
 
-    def settle() -> str:
+    def tied_under() -> str:
         there, known = connections.look(_where_bodies_are)
-        return known if there == given else connections.transact(partial(_settle_place, url=given, state=new_state))
+        return known if there == given else ""
 
-    bodies = Bodies(connections, objects, under=state or new_state, writer=outlying.writer, settle=settle)
+    def settle() -> str:
+        return tied_under() or connections.transact(partial(_settle_place, url=given, state=new_state))
+
+    under, writer = state or new_state, outlying.writer
+    bodies = Bodies(connections, objects, under=under, writer=writer, settle=settle, tied_under=tied_under)
     bodies.is_tied = url == given
     return bodies
 
