@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from batchwright.core.errors import StoreError, WorkerGone
+from batchwright.core.errors import StoreAway, StoreError, WorkerGone
 from batchwright.core.worker_id import WorkerId
+from batchwright.fabric import in_process
 from batchwright.fabric.in_process import Hosted, LoopWorker
 from batchwright.ports.observer import WorkerView
 
@@ -17,6 +18,7 @@ from batchwright.ports.observer import WorkerView
 class Scripted:
     """Ends as it is told to by `fate`."""
 
+    begun = False
     drained = False
     identity = WorkerId("here-7", "1")
 
@@ -31,7 +33,8 @@ class Scripted:
         await self.fate
 
     def stop(self, *, grace: bool) -> None:
-        self.fate.set_exception(WorkerGone("taken for dead"))
+        if not self.fate.done():
+            self.fate.set_exception(WorkerGone("taken for dead"))
 
     def look_again(self) -> None:
         pass
@@ -52,7 +55,12 @@ class House:
         self.let_go: list[Scripted] = []
         self.said: list[str] = []
         self.second_made, self.third_made = asyncio.Event(), asyncio.Event()
-        self.hosted = LoopWorker(self.make, say=self.said.append, stays=stays)
+        self.told = asyncio.Event()
+        self.hosted = LoopWorker(self.make, say=self.say, stays=stays)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+        self.told.set()
 
     def make(self, standing_by: bool) -> Hosted:
         worker = Scripted(standing_by)
@@ -148,3 +156,41 @@ async def drained_and_gone() -> House:
 def test_one_that_was_drained_is_followed_by_none() -> None:
     house = asyncio.run(drained_and_gone())
     assert (len(house.made), house.let_go) == (1, house.made)
+
+
+def test_one_that_has_not_begun_waits_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_process, "BEGINS_AGAIN_AFTER_S", 0.001)
+
+    async def lives() -> None:
+        house = House()
+        for number in range(2):
+            await house.made[number].running.wait()
+            house.made[number].fate.set_exception(StoreAway("the database is away"))
+            await (house.second_made, house.third_made)[number].wait()
+        await house.made[2].running.wait()
+        assert house.said == ["The worker waits to begin, for 10 minutes at most: the database is away"]
+        house.made[2].begun = True
+        house.made[2].fate.set_exception(StoreAway("the database was away for ten minutes"))
+        with pytest.raises(StoreAway, match="ten minutes"):
+            await house.hosted.wait()
+        assert house.let_go == house.made
+        assert len(house.made) == 3
+
+    asyncio.run(lives())
+
+
+def test_its_wait_ends_when_it_is_told_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_process, "BEGINS_AGAIN_AFTER_S", 3600.0)
+
+    async def lives() -> None:
+        house = House()
+        await house.made[0].running.wait()
+        house.made[0].fate.set_exception(StoreAway("the database is away"))
+        await house.told.wait()
+        await house.hosted.stop(grace=True)
+        with pytest.raises(StoreAway):
+            await house.hosted.wait()
+        assert house.let_go == house.made
+        assert len(house.made) == 1
+
+    asyncio.run(lives())

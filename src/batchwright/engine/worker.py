@@ -132,6 +132,8 @@ class Worker:
         """Single calls that go over this worker's desks; set by themselves."""
         self.claims = claims and not standing_by
         self.standing_by = standing_by
+        self.begun = False
+        """It is registered: from then on it waits by itself for a store that is away."""
         self.ended = False
         self.closing = Closing(self)
         self.heart = Heart(self)
@@ -256,6 +258,7 @@ class Worker:
         WorkerGone another worker may begin in this one's place."""
         store = self.parts.store
         await self.heart.begin(host=self._host, pid=self._pid)
+        self.begun = True
         heart = self._loop.create_task(self.heart.run(), name=f"heartbeat {self.identity}")
         looking = self._loop.create_task(self.lookout.run(), name=f"lookout {self.identity}")
         for companion in (heart, looking):
