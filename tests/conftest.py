@@ -8,6 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test has a clock in it: how long an example takes says how busy the machine is.
+settings.register_profile("house", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 pytest_plugins = ["support.local_server", "support.postgres", "support.pgbouncer", "support.object_server"]
 

@@ -229,7 +229,7 @@ def test_a_vendor_that_refuses_everything_is_asked_seldom_and_given_up() -> None
     assert len(world.sends) < 250
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     limited=st.floats(0.0, 0.6),

@@ -226,6 +226,4 @@ def _pick(hand: Hand, which: int) -> Held | None:
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(
-    max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestAnyOrder.settings = settings(max_examples=25, stateful_step_count=40, suppress_health_check=list(HealthCheck))

@@ -22,7 +22,7 @@ from batchwright.http.request import read_url
 from batchwright.http.sweep import Sweep
 from batchwright.ports.http import MAX_HEAD_BYTES, FaultCause, HttpEnd, HttpFault, HttpReply, Timeouts
 
-MANY = settings(max_examples=400, deadline=None)
+MANY = settings(max_examples=400)
 
 
 class Wire(asyncio.Transport):

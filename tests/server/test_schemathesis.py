@@ -91,7 +91,6 @@ def test_every_answer_is_as_the_page_says(
     @seed(1)
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

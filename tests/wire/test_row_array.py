@@ -104,7 +104,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(values, min_size=1, max_size=6), st.dictionaries(st.text(max_size=12), values, max_size=3))
 def test_good_rows_are_cut_as_a_reader_cuts_them(rows: list[object], others: dict[str, object]) -> None:
     text = json.dumps({**others, "requests": rows}, indent=1).encode()

@@ -35,7 +35,7 @@ COMMANDS: dict[str, str] = {
     "usage": "Sum up tokens and cost by day, vendor and model.",
     "work": "Work on all batches of this machine.",
     "ray": "Keep workers on a Ray cluster, with nobody at a terminal.",
-    "workers": "Show who works on the batches, or ask a worker to end.",
+    "workers": "Show who works on the batches, drain workers, end a drain.",
     "lanes": "Show vendors' models and their limits, close and open them.",
     "serve": "Serve this machine's batches over HTTP.",
     "backup": "Copy the state of all batches to a file, while they run.",

@@ -32,7 +32,7 @@ COLUMNS = (
 @options.json_option("One JSON object a line.")
 @click.pass_context
 def workers_command(context: click.Context, as_json: bool) -> None:
-    """Show who works on the batches, ask a worker to end, or one that was drained to work again.
+    """Show who works on the batches, drain workers, end a drain.
 
     Every live worker of the state folder or database: what it holds and has out, its answers a minute, when it was
     last heard of, and when its last checkpoint landed and how long that took. All of it is told with heartbeats, so it
@@ -95,6 +95,7 @@ def resume_command(names: tuple[str, ...]) -> None:
     \b
     Examples:
       batchwright workers resume host7-4711
+      batchwright workers resume host7-4711-1 host7-4711-2
     """
     from batchwright.assemble.fleet import end_drains
     from batchwright.cli.exits import say
