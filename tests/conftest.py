@@ -5,6 +5,7 @@ Two processes share the tests out between them, file by file (`addopts` in pypro
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ from hypothesis import HealthCheck, settings
 # No test has a clock in it: how long an example takes says how busy the machine is.
 settings.register_profile("house", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
+
+# Where these tests were begun by `nohup`, the processes they begin would not hear of a closed terminal either.
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 pytest_plugins = ["support.local_server", "support.postgres", "support.pgbouncer", "support.object_server"]
 

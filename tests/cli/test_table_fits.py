@@ -92,7 +92,7 @@ def test_no_line_of_a_table_is_wider_than_the_terminal(
 def test_in_a_pipe_values_are_whole(machine_of_long_names: Machine, invoke: Invoke) -> None:
     _, line = invoke("list").stdout.splitlines()
     fields = line.split("\t")
-    assert (fields[0], fields[1], fields[-3:]) == (LONG_ID, "running", ["tickets.jsonl", "no", "local"])
+    assert (fields[0], fields[1], fields[-4:]) == (LONG_ID, "running", ["tickets.jsonl", "no", "local", "0"])
     assert invoke("usage").stdout.split("\t")[2] == "some/very-long-model-name-instruct-2026-05-01"
 
 

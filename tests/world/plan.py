@@ -226,9 +226,9 @@ def _make_room(chance: Random, plan: Plan) -> None:
         plan.user.append((chance.uniform(0.5, soon_s), Fault.CANCEL))
     elif call in ("pause_lane", "clear_lane"):
         for vendor in VENDORS:
-            plan.periods[vendor].append(Period(START_S, START_S + 15.0, Fault.AUTH))
-        plan.trouble_until_s = max(plan.trouble_until_s, 40.0)
-        plan.user.extend((moment_s, Fault.RESUME) for moment_s in (4.0, 8.0, 12.0, 17.0, 25.0, 33.0))
+            plan.periods[vendor].append(Period(START_S, START_S + 30.0, Fault.AUTH))
+        plan.trouble_until_s = max(plan.trouble_until_s, 48.0)
+        plan.user.extend((moment_s, Fault.RESUME) for moment_s in range(3, 46, 2))
     elif call == "reopen":
         for batch in plan.batches:
             batch.retries = max(1, batch.retries)

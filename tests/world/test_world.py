@@ -16,7 +16,7 @@ from batchwright.core.row_map import IllegalMove
 from world.coverage import Coverage
 from world.world import World, many_lives
 
-SEEDS = 300
+SEEDS = 375
 CHUNK = 25
 COVERAGE: dict[int, Coverage] = {}
 """By chunk; the last test asks what all of them met."""
