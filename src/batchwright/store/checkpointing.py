@@ -3,10 +3,9 @@
 In this order, so that up to the pauses it touches no row that another worker writes: number, fence, part, results,
 tallies and usage, allowances spent; then pauses (of batches whose key has spent its budget too) and claims; last of all
 the rows of batches, locked in key order: allowances, gates, settles, turns. A server is sent what belongs together in
-one go (`prepared.together`). What a settling segment's result is merged
-from is read before the transaction begins: under a valid epoch nobody else adds to it, and a lost one is found by the
-fence. So is what belongs into an object store put before it, and the inputs of claimed segments that lie in one are
-fetched after it.
+one go (`prepared.together`). What a settling segment's result is merged from is read before the transaction begins:
+under a valid epoch nobody else adds to it, and a lost one is found by the fence. So is what belongs into an object
+store put before it, and the inputs of claimed segments that lie in one are fetched after it.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from sqlalchemy import Connection, bindparam, or_, select, text, update
+from sqlalchemy import Connection, bindparam, select, text, update
 
 from batchwright.core import fair_share, row_map
 from batchwright.core.errors import BodyLost, ObjectsAway, StoreError, WrongState
-from batchwright.core.failures import FailureKind
 from batchwright.core.records import Tally, UsageKey, UsageSum
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.store import (
@@ -32,7 +30,7 @@ from batchwright.ports.store import (
     SegmentChange,
     SegmentKey,
 )
-from batchwright.store import backlog, batches, blobs, claiming, credit, funds, ledger, losing, parts, turning
+from batchwright.store import backlog, batches, blobs, claiming, credit, funds, ledger, losing, parts, signals, turning
 from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.claiming import Claims, Taker
 from batchwright.store.parts import Merged, Outer, Place
@@ -87,12 +85,6 @@ _NUMBER = Prepared(
     )
     .values(checkpoint_number=bindparam("number"))
     .returning(worker.c.id, worker.c.dead, worker.c.ended)
-)
-_STOPPED = select(
-    batch.c.batch_id, batch.c.key_id, batch.c.round, batch.c.closing, batch.c.paused, batch.c.deadline_ms, batch.c.phase
-).where(
-    batch.c.batch_id.in_(bindparam("batch_ids", expanding=True)),
-    or_(batch.c.closing != "", batch.c.paused != 0),
 )
 _GATE_PASSED = Prepared(
     update(batch).where(batch.c.batch_id == bindparam("of_batch"), text("phase = 'open'")).values(gate_passed=1)
@@ -155,6 +147,7 @@ def _commit(bodies: Bodies, checkpoint: Checkpoint, ready: _Ready) -> tuple[Chec
             if not lost.batch_id:
                 raise
             losing.pause_for(bodies, lost, checkpoint.now_ms)
+    # As if the objects were away: the worker keeps what it has, and the same checkpoint goes on with the next of them.
     raise ObjectsAway(f"What rows need is lost of more than {PAUSED_MAX} batches; each of them is paused and says so.")
 
 
@@ -468,34 +461,15 @@ def _signals(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims
     named.update(segment_.key.batch_id for segment_ in claims.taken)
     if checkpoint.claim is not None and checkpoint.claim.batch_id:
         named.add(checkpoint.claim.batch_id)
-    rows = {}
+    rows: list[StoredRow] = []
     for batch_id in sorted(named):
         # What was read at the begin stands, unless this very transaction has changed it.
         unchanged = not checkpoint.pauses and batch_id not in work.settled and batch_id not in work.paused
         row = work.batches.get(batch_id) if unchanged else None
         row = row or batches.find(connection, batch_id)
         if row is not None:
-            rows[batch_id] = row
-    budgeted = credit.with_budget(connection, {row.key_id for row in rows.values()})
-    return {batch_id: _signals_of(row, budgeted) for batch_id, row in rows.items()}
-
-
-def stop_signals(connection: Connection, batch_ids: Sequence[str]) -> dict[str, BatchSignals]:
-    rows = connection.execute(_STOPPED, {"batch_ids": list(batch_ids)}).all()
-    budgeted = credit.with_budget(connection, {row.key_id for row in rows})
-    return {row.batch_id: _signals_of(row, budgeted) for row in rows}
-
-
-def _signals_of(row: StoredRow, budgeted: frozenset[str]) -> BatchSignals:
-    return BatchSignals(
-        batch_id=row.batch_id,
-        round=row.round,
-        closing=FailureKind(row.closing) if row.closing else None,
-        paused=row.paused > 0,
-        deadline_ms=row.deadline_ms,
-        settled=row.phase == "settled",
-        budgeted=row.key_id in budgeted,
-    )
+            rows.append(row)
+    return signals.of_rows(connection, rows)
 
 
 def _key_of(change: SegmentChange) -> SegmentKey:
