@@ -17,7 +17,7 @@ from batchwright.core.dearest import Dearest
 from batchwright.core.lanes import Lane
 from batchwright.core.pricing import Price
 from batchwright.core.quarantine import Quarantine
-from batchwright.core.records import UsageKey
+from batchwright.core.records import SIMULATED, UsageKey
 from batchwright.core.shares import Demand
 from batchwright.engine.open_segment import LaneQueue, OpenSegment
 from batchwright.engine.pace import Pace
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from asyncio import TimerHandle
 
     from batchwright.engine.batch_context import BatchContext
-
-
-SIMULATED = "simulated"
 
 
 class BatchLine:
