@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from batchwright.core import row_map
-from batchwright.engine.pace import Pace
+from batchwright.engine.sent_rows import SentRows
 from batchwright.store.open import open_store
 from support.fleet import EPOCH_MS, Fleet, MinuteVendor, run_fleet, until
 from support.store_drive import new_segment, submit
@@ -74,13 +74,13 @@ def test_a_lease_is_renewed_while_a_checkpoint_waits_for_an_object_store() -> No
 
 
 def test_an_interval_is_counted_on_over_checkpoints_before_its_end() -> None:
-    pace = Pace()
-    assert pace.rows(10.0, 2.0) == 0
-    pace.sent += 30
-    assert pace.rows(10.1, 2.0) == 30
-    pace.sent += 60
-    assert pace.rows(10.3, 2.0) == 90
-    assert pace.rows(12.0, 2.0) == 90
-    pace.sent += 5
-    assert pace.rows(12.1, 2.0) == 90, "of the interval before, until this one is over"
-    assert pace.rows(16.0, 2.0) == 2, "a count that lasted longer is not taken for one interval's"
+    sent = SentRows()
+    assert sent.rows(10.0, 2.0) == 0
+    sent.count += 30
+    assert sent.rows(10.1, 2.0) == 30
+    sent.count += 60
+    assert sent.rows(10.3, 2.0) == 90
+    assert sent.rows(12.0, 2.0) == 90
+    sent.count += 5
+    assert sent.rows(12.1, 2.0) == 90, "of the interval before, until this one is over"
+    assert sent.rows(16.0, 2.0) == 2, "a count that lasted longer is not taken for one interval's"

@@ -16,7 +16,7 @@ from batchwright.core.worker_id import WorkerId
 from batchwright.engine.sweeper import Sweeper, worker_lock_name
 from batchwright.ports.store import NewBatch, Store
 from batchwright.store import body_days
-from batchwright.store.body_days import APART, ATTACHED, DETACHING, LOOKED_EVERY_MS, OPEN, UNNEEDED_MS, states
+from batchwright.store.body_days import LOOKED_EVERY_MS, OPEN, UNNEEDED_MS, DayState, states
 from batchwright.store.file_locks import FileLocks
 from batchwright.store.open import connect, open_store
 from batchwright.store.postgres import PostgresConnections
@@ -81,14 +81,14 @@ def count(url: str, what: str) -> int:
 def test_days_are_ready_before_they_come(store: Store, server: PostgresConnections) -> None:
     store.sweep_days(NOW_MS)
     today = NOW_MS // DAY_MS
-    assert server.look(states) == dict.fromkeys(range(today, today + body_days.AHEAD + 1), ATTACHED)
+    assert server.look(states) == dict.fromkeys(range(today, today + body_days.AHEAD + 1), DayState.ATTACHED)
 
 
 def test_what_nobody_has_thought_of_has_its_day_at_once(store: Store, server: PostgresConnections) -> None:
     """By several at the same moment."""
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: begin(store, f"batch_{number}", FIRST * DAY_MS), range(4)))
-    assert days(server) == {FIRST: ATTACHED}
+    assert days(server) == {FIRST: DayState.ATTACHED}
 
 
 def test_an_old_day_goes_while_others_work_and_read(
@@ -113,7 +113,7 @@ def test_an_old_day_goes_while_others_work_and_read(
         next(reading)
     worker.checkpoint(one.answer(0).change(), now_ms=NOW_MS)
     sweeper.sweep(NOW_MS + UNNEEDED_MS, keep_ended_ms=KEEP_MS)
-    assert days(server) == {FIRST + 1: ATTACHED}, "a batch has its inputs there that goes on"
+    assert days(server) == {FIRST + 1: DayState.ATTACHED}, "a batch has its inputs there that goes on"
     worker.finish(two, now_ms=NOW_MS)
     worker.checkpoint(one.answer(1).reserve(2, 3).change(), now_ms=NOW_MS)
     worker.checkpoint(one.answer(2, 3).change(), now_ms=NOW_MS)
@@ -133,7 +133,7 @@ def test_a_transaction_under_way_puts_it_off_and_keeps_nobody_waiting(
     with psycopg.connect(url) as reader:
         reader.execute("SELECT count(*) FROM blob")
         assert sweep(store, NOW_MS) == 0
-        assert days(server) == {FIRST: DETACHING}
+        assert days(server) == {FIRST: DayState.DETACHING}
         ended(store, worker, "batch_new", NOW_MS)
         assert store.check("batch_new") == []
     assert store.sweep_days(NOW_MS + 2 * UNNEEDED_MS) == 1
@@ -145,7 +145,7 @@ def test_what_a_crash_left_between_the_two_is_done_with(url: str, store: Store, 
     store.drop_batch("batch_old", with_day=True)
     with psycopg.connect(url, autocommit=True) as crashed:
         crashed.execute(f"ALTER TABLE blob DETACH PARTITION blob_{FIRST} CONCURRENTLY".encode())
-    assert days(server) == {FIRST: APART}
+    assert days(server) == {FIRST: DayState.APART}
     assert store.sweep_days(NOW_MS) == 1
     assert days(server) == {}
 
@@ -159,7 +159,7 @@ def test_a_day_that_was_left_half_gone_can_be_written_again(
         store.drop_batch("batch_a", with_day=True)
         crashed.execute(f"ALTER TABLE blob DETACH PARTITION blob_{FIRST} CONCURRENTLY".encode())
     begin(store, "batch_a", FIRST * DAY_MS)
-    assert days(server) == {FIRST: ATTACHED}
+    assert days(server) == {FIRST: DayState.ATTACHED}
     assert store.check("batch_a") == []
 
 

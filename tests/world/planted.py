@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from batchwright.engine import attempt, failover, landing, open_segment, sender
 from batchwright.ports.store import Checkpoint, CheckpointResult
-from batchwright.store import checkpointing, ledger, objects_sweep
+from batchwright.store import checkpointing, fencing, ledger, objects_sweep
 from batchwright.store.bodies import Bodies
 from world.laws import Broken, Law
 from world.world import World
@@ -41,8 +41,8 @@ def change(stack: ExitStack, of: tuple[Any, str], *pairs: tuple[str, str]) -> No
 def compare_no_epoch(stack: ExitStack) -> None:
     change(
         stack,
-        (checkpointing, "_fence"),
-        ('_HELD.all(connection, {"me": work.worker_id})', "connection.execute(select(segment))"),
+        (fencing, "fence"),
+        ('_HELD.all(connection, {"me": me})', "connection.execute(select(segment))"),
         ("if row is None or row.epoch != change.epoch:", "if row is None:"),
         (
             "values.append(value)",

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from batchwright.assemble.machine import Machine, set_clock
 from batchwright.core.errors import BatchwrightError
+from batchwright.engine.outages import Who
 from batchwright.engine.sweeper import SWEEP_EVERY_S
 from batchwright.engine.writer import StoreThread
 from batchwright.fabric.hosting import Say
@@ -41,9 +42,9 @@ async def _sweep(machine: Machine, thread: StoreThread, say: Say, *, keep_ended_
             await thread.do(lambda: machine.sweeper.sweep(machine.clock.now_ms(), keep_ended_ms=keep_ended_ms))
         except BatchwrightError as error:
             text = f"The sweeper's pass failed; one follows each {SWEEP_EVERY_S:g} s: {error}"
-            line = machine.outages.met("sweep", error, text, now_s=machine.clock.now_s())
+            line = machine.outages.met(Who.SWEEP, error, text, now_s=machine.clock.now_s())
         else:
-            over = machine.outages.passed("sweep", machine.clock.now_s())
+            over = machine.outages.passed(Who.SWEEP, machine.clock.now_s())
             line = over and f"{over}; the sweeper goes on"
         if line:
             say(line)

@@ -68,9 +68,9 @@ def lanes_command(context: click.Context, as_json: bool) -> None:
 def pause_command(name: str, reason: str, force: bool) -> None:
     """Close a vendor, or one of its models, to all workers.
 
-    Nothing is sent there, for no probe either, until `lanes resume`: workers hear of it with their next heartbeat, and
-    what is out comes back and counts. Rows of a route go to its next choice; batches with nowhere else to go are
-    paused, say so, and go on by themselves once it is lifted. It holds for workers and batches that come later too.
+    Nothing is sent there, for no probe either, until `lanes resume`: workers hear of it within a heartbeat, and what is
+    out comes back and counts. Rows of a route go to its next choice; batches with nowhere else to go are paused, say
+    so, and go on by themselves once it is lifted. It holds for workers and batches that come later too.
 
     \b
     Examples:
@@ -104,7 +104,7 @@ def resume_command(name: str) -> None:
 
     lifted, tried = run_to_end(open_lanes(options.load_settings({}), name))
     if lifted:
-        say(f"{name} is open again; workers hear of it with their next heartbeat.")
+        say(f"{name} is open again; workers hear of it within a heartbeat.")
     if tried:
         say(f"{tried} {'lane' if tried == 1 else 'lanes'} that workers had paused will be tried again.")
 

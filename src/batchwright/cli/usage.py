@@ -32,8 +32,6 @@ SUMS = (
     Column(heading="COST"),
     Column(heading="SIMULATED", pipe_only=True),
 )
-SIMULATED = "simulated"
-"""What usage calls the vendor of answers that are made up: they are never summed with real ones."""
 
 
 @click.command(name="usage")
@@ -96,7 +94,7 @@ def sum_by(
 ) -> list[tuple[tuple[str, ...], bool, UsageSum]]:
     """Sums of usage under each combination of these fields, in order of their values: real answers apart from those of
     the simulator (True)."""
-    from batchwright.core.records import UsageSum
+    from batchwright.core.records import SIMULATED, UsageSum
 
     sums: dict[tuple[tuple[str, ...], bool], UsageSum] = {}
     for key, used in found:
@@ -128,7 +126,7 @@ def _cells(total: UsageSum, *, simulated: bool) -> list[Any]:
         screen.count_cell(total.cached_tokens),
         screen.count_cell(total.completion_tokens),
         cost._replace(shown=f"{cost.shown} simulated") if simulated else cost,
-        screen.text_cell(SIMULATED if simulated else ""),
+        screen.text_cell("simulated" if simulated else ""),
     ]
 
 

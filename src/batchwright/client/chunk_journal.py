@@ -23,6 +23,7 @@ CHUNK, BATCH_ID = ".chunk", ".batch"
 KEPT_MS = 7 * 86_400_000
 """A chunk that nobody has asked for by then never will be."""
 MAKING_TRIES = 10
+"""Of a folder that others remove meanwhile, each of which ends with that: more than end at one moment."""
 KEYS_KEPT_MS = 86_400_000
 """So long services keep idempotency keys."""
 

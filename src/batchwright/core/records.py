@@ -119,6 +119,10 @@ class Tally(msgspec.Struct, kw_only=True, gc=False):
 TALLY_SUMS: tuple[str, ...] = tuple(name for name in Tally.__struct_fields__ if name != "counts")
 
 
+SIMULATED = "simulated"
+"""What usage calls the vendor of answers that are made up: they are never summed with real ones."""
+
+
 class UsageKey(msgspec.Struct, frozen=True, gc=False, order=True):
     """What spending is summed by. `day` is the UTC date of the answer, `YYYY-MM-DD`."""
 

@@ -17,10 +17,10 @@ from batchwright.core.dearest import Dearest
 from batchwright.core.lanes import Lane
 from batchwright.core.pricing import Price
 from batchwright.core.quarantine import Quarantine
-from batchwright.core.records import UsageKey
+from batchwright.core.records import SIMULATED, UsageKey
 from batchwright.core.shares import Demand
 from batchwright.engine.open_segment import LaneQueue, OpenSegment
-from batchwright.engine.pace import Pace
+from batchwright.engine.sent_rows import SentRows
 from batchwright.engine.worker_settings import RESERVE_MIN, LaneLimits
 from batchwright.ports.vendor import Vendor
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from asyncio import TimerHandle
 
     from batchwright.engine.batch_context import BatchContext
-
-
-SIMULATED = "simulated"
 
 
 class BatchLine:
@@ -105,7 +102,6 @@ class LaneDesk:
         "name",
         "newest_success_s",
         "opening",
-        "pace",
         "plain_answers",
         "price",
         "probe_at_s",
@@ -113,6 +109,7 @@ class LaneDesk:
         "probing",
         "quarantine",
         "reserve_target",
+        "sent",
         "sequence",
         "successes",
         "timer",
@@ -164,7 +161,7 @@ class LaneDesk:
         """As it was told last."""
         self.aim_ppm = 0
         """The share of the limit that this worker should have by what was told then."""
-        self.pace = Pace()
+        self.sent = SentRows()
         self.reserve_target = RESERVE_MIN
         """How many rows were to be ready ahead at the last checkpoint."""
         self.successes = 0
@@ -261,7 +258,7 @@ class LaneDesk:
         sent few.)"""
         free = max(0, self.lane.limit - self.lane.in_flight)
         least = min(RESERVE_MIN, 2 * self.lane.limit)
-        target = self.reserve_target = max(least, 2 * self.pace.rows(now_s, interval_s) + free)
+        target = self.reserve_target = max(least, 2 * self.sent.rows(now_s, interval_s) + free)
         share = max(1, target // max(1, len(self.lines)))
         for line in self.lines:
             if not line.context.may_send:

@@ -24,7 +24,7 @@ from batchwright.core.rows import SourceRow
 from batchwright.engine.bounds import LanePrices, set_worst_cases
 from batchwright.engine.floor import FindPrice
 from batchwright.engine.intake import WRITE_BYTES, Place, make_segment
-from batchwright.engine.outages import Outages
+from batchwright.engine.outages import Outages, Who
 from batchwright.engine.repeated_ids import hash_number, repeated_hashes
 from batchwright.engine.stored_upload import Passage, read_passages
 from batchwright.engine.sweeper import SWEEP_EVERY_S, run_lock_name
@@ -104,16 +104,16 @@ class FileIntakes:
     async def _take_over(self) -> None:
         parts = self._parts
         try:
-            for batch_id in await asyncio.to_thread(self._parts.store.accepting_file_batches):
+            for batch_id in await asyncio.to_thread(parts.store.accepting_file_batches):
                 lock = await asyncio.to_thread(self.lock, batch_id)
                 if lock is not None:
                     self.start(batch_id, lock)
         except BatchwrightError as error:
             text = f"Files that wait to be taken in were not looked at; the next look comes: {error}"
-            if line := parts.outages.met("intake", error, text, now_s=parts.clock.now_s()):
+            if line := parts.outages.met(Who.INTAKE, error, text, now_s=parts.clock.now_s()):
                 parts.report(line)
         else:
-            if over := parts.outages.passed("intake", parts.clock.now_s()):
+            if over := parts.outages.passed(Who.INTAKE, parts.clock.now_s()):
                 parts.report(f"{over}; files are taken in")
 
     async def _run_one(self, batch_id: str, lock: HeldLock) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from batchwright.core.errors import BatchwrightError, WorkerGone
 from batchwright.core.worker_state import WorkerState
+from batchwright.engine.outages import Who
 from batchwright.engine.shares import Shares
 from batchwright.engine.waits import Waits
 from batchwright.ports.fleet import Heard, WorkerRow
@@ -73,12 +74,12 @@ class Heart:
                 heard = await self._beat()
             except BatchwrightError as error:
                 parts = self._worker.parts
-                if line := parts.outages.met("heartbeat", error, f"heartbeat failed: {error}", now_s=asked_s):
+                if line := parts.outages.met(Who.HEARTBEAT, error, f"heartbeat failed: {error}", now_s=asked_s):
                     parts.report(line)
                 # Sooner than else: where a database comes back, whoever is late is taken for dead.
                 patience_s = self._worker.settings.heartbeat_s / 5
                 continue
-            if over := self._worker.parts.outages.passed("heartbeat", self._clock.now_s()):
+            if over := self._worker.parts.outages.passed(Who.HEARTBEAT, self._clock.now_s()):
                 self._worker.parts.report(f"{over}; the worker goes on")
             if heard is None:
                 self._worker.fail(

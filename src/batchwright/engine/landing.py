@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from batchwright.core.errors import AWAY_MAX_S, StoreAway, StoreError, WorkerGone, WrongState
 from batchwright.engine.checkpoint import Landed, Proposal, commit
+from batchwright.engine.outages import Who
 from batchwright.engine.traces import checkpoint_span
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Landing:
                 await self._clock.sleep(self._worker.settings.heartbeat_s / 10 * min(tried + waited, COMMIT_TRIES))
                 continue
             self._away_since_s = None
-            if over := self._parts.outages.passed("checkpoint", self._clock.now_s()):
+            if over := self._parts.outages.passed(Who.CHECKPOINT, self._clock.now_s()):
                 self._parts.report(f"{over}; the worker goes on")
             self.number = proposal.number
             self.lasted_s = lasted_s = self._clock.now_s() - started_s
@@ -108,7 +109,7 @@ class Landing:
 
     def _tell(self, error: StoreError, text: str) -> None:
         # It alone says what becomes of rows.
-        if line := self._parts.outages.met("checkpoint", error, text, now_s=self._clock.now_s(), always=True):
+        if line := self._parts.outages.met(Who.CHECKPOINT, error, text, now_s=self._clock.now_s(), always=True):
             self._parts.report(line)
 
     def _trace(self, proposal: Proposal, landed: Landed | None, duration_s: float) -> None:

@@ -17,7 +17,7 @@ from batchwright.core.errors import BatchwrightError
 from batchwright.core.targets import TargetRefused
 from batchwright.core.webhooks import RETRY_AFTER_S, EventType, next_attempt, signed_headers
 from batchwright.engine.batch_views import status_of
-from batchwright.engine.outages import Outages
+from batchwright.engine.outages import Outages, Who
 from batchwright.engine.writer import Writer
 from batchwright.ports.batches import BatchStatus
 from batchwright.ports.clock import Chance, Clock
@@ -113,10 +113,10 @@ class Outbox:
             claimed = await self._claim()
         except BatchwrightError as error:
             text = f"Webhooks are not delivered now; a look follows each {LOOK_EVERY_S:g} s: {error}"
-            if line := parts.outages.met("outbox", error, text, now_s=parts.clock.now_s()):
+            if line := parts.outages.met(Who.OUTBOX, error, text, now_s=parts.clock.now_s()):
                 parts.report(line)
             return []
-        if over := parts.outages.passed("outbox", parts.clock.now_s()):
+        if over := parts.outages.passed(Who.OUTBOX, parts.clock.now_s()):
             parts.report(f"{over}; webhooks are delivered")
         return claimed
 

@@ -137,7 +137,7 @@ class Sender:
             context.in_flight += 1
             self.in_flight += 1
             self.flight_bytes += size
-            desk.pace.sent += 1
+            desk.sent.count += 1
             attempt.call = vendor.send(entry.endpoint, entry.body, attempt.end)
 
     def _serve(self, desk: LaneDesk, now_s: float) -> bool:

@@ -14,7 +14,7 @@ reserved, and nothing counts as done before its checkpoint has landed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from batchwright.core.errors import NotNow, StoreError, WorkerGone
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine import budget
+from batchwright.engine.appetite import Appetite
 from batchwright.engine.attempt import Attempts
 from batchwright.engine.checkpoint import Landed, Proposal
 from batchwright.engine.closing import Closing
@@ -34,11 +35,11 @@ from batchwright.engine.opening import Opening
 from batchwright.engine.outages import Outages
 from batchwright.engine.sender import Sender
 from batchwright.engine.traces import batch_span
-from batchwright.engine.worker_settings import CLAIM_MAX, CLAIM_MIN, OPEN_SEGMENTS_MAX, LaneLimits, WorkerSettings
+from batchwright.engine.worker_settings import LaneLimits, WorkerSettings
 from batchwright.engine.writer import Writer
 from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.observer import LaneView, Trace, WorkerFigures, WorkerView
-from batchwright.ports.store import BatchSignals, ClaimRequest, Store
+from batchwright.ports.store import BatchSignals, Store
 from batchwright.ports.vendor import Vendors
 
 if TYPE_CHECKING:
@@ -135,19 +136,13 @@ class Worker:
         self.begun = False
         """It is registered: from then on it waits by itself for a store that is away."""
         self.ended = False
+        self.appetite = Appetite(self)
         self.closing = Closing(self)
         self.heart = Heart(self)
         self.landing = Landing(self)
         self.lookout = Lookout(self)
         self.opening = Opening(self)
         self._looked_s = 0.0
-        self._claim_after_s = 0.0
-        self._elsewhere_after_s = 0.0
-        self._asks_elsewhere = False
-        """The last claim was for lanes that no desk here leads to."""
-        """When it is worth asking again for rows of lanes that nothing is held for."""
-        self._version = 0
-        self._idle_looks = 0
         self._failure: BaseException | None = None
         self.stopping = False
         self.drained = False
@@ -203,7 +198,7 @@ class Worker:
 
     def look_again(self) -> None:
         """This process has committed something that there may be segments of; another's commits are noticed."""
-        self._claim_after_s = 0.0
+        self.appetite.look_again()
         self.closing.look_for_cleared()
         self.wake_now()
 
@@ -247,7 +242,7 @@ class Worker:
             lanes=lanes,
             note=self.note,
             drained=self.standing_by,
-            idle_looks=0 if self.floor.segments or self.sender.in_flight else self._idle_looks,
+            idle_looks=0 if self.floor.segments or self.sender.in_flight else self.appetite.idle_looks,
         )
 
     # ----------------------------------------------------------------------------------------------------- the loop
@@ -331,7 +326,7 @@ class Worker:
     async def _turn(self) -> None:
         now_s = self._clock.now_s()
         if self.claims and not self.floor.segments:
-            self._look_out()
+            self.appetite.look_out()
         self.lookout.keep()
         self.sender.sending = not self.stopping and now_s < self.sender.send_until_s
         if self.stopping and self.calls is not None:
@@ -344,13 +339,6 @@ class Worker:
         landed = await self.landing.land(proposal)
         self.parts.step("after checkpoint")
         self._apply(proposal, landed)
-
-    def _look_out(self) -> None:
-        """Another process has committed something: there may be segments to claim before the next poll."""
-        version = self.parts.store.data_version()
-        if version != self._version:
-            self._version = version
-            self._claim_after_s = 0.0
 
     # ------------------------------------------------------------------------------------------------------ propose
 
@@ -383,7 +371,7 @@ class Worker:
             number=self.landing.number + 1,
             now_ms=self._clock.now_ms(),
             drafts=drafts,
-            claim=self._claim(now_s),
+            claim=self.appetite.request(now_s),
             allowances=budget.requests(self.floor.contexts.values(), now_s),
             pauses=self.closing.take_pauses(),
             known_batches=frozenset(self.floor.contexts),
@@ -413,49 +401,6 @@ class Worker:
                 seen.add(segment.key.batch_id)
                 self.sender.changed[segment] = None
 
-    def _claim(self, now_s: float) -> ClaimRequest | None:
-        """Asks for segments while some desk lacks rows to send, or to find out what there is."""
-        if not self.claims:
-            return None
-        if not self.sender.sending or now_s < self._claim_after_s or len(self.floor.segments) >= OPEN_SEGMENTS_MAX:
-            return None
-        if self.floor.input_bytes >= self.settings.input_bytes_max:
-            return None
-        hungry = {text for text, desk in self.floor.desks.items() if not desk.blocked and desk.hungry}
-        full_lanes = self._sated_lanes(hungry) if hungry else frozenset()
-        self._asks_elsewhere = bool(self.floor.desks and not hungry and self.floor.segments)
-        if self._asks_elsewhere:
-            # Who goes elsewhere must not wait until a slow vendor, or one that is out, takes more rows.
-            if now_s < self._elsewhere_after_s:
-                return None
-            self._elsewhere_after_s = now_s + self.settings.idle_poll_s
-            full_lanes = frozenset(str(desk.key) for desk in self.floor.desks.values())
-        exclude = frozenset(
-            pair for pair, lanes in self.floor.lane_sets.items() if not any(lane in hungry for lane in lanes)
-        )
-        return ClaimRequest(
-            limit=self._claim_limit(hungry),
-            batch_id=self.only_batch,
-            exclude=exclude | self.closing.blocked_pairs(),
-            full_lanes=full_lanes,
-            max_bytes=self.settings.input_bytes_max - self.floor.input_bytes,
-        )
-
-    def _claim_limit(self, hungry: Collection[str]) -> int:
-        """Segments, by the size of those that are held."""
-        held = self.floor.segments.values()
-        if not held:
-            return CLAIM_MIN
-        wanted = sum(self.floor.desks[name].room for name in hungry)
-        rows = sum(len(segment.rows) for segment in held)
-        return max(CLAIM_MIN, min(CLAIM_MAX, wanted * len(held) // rows, OPEN_SEGMENTS_MAX - len(held)))
-
-    def _sated_lanes(self, hungry: set[str]) -> frozenset[str]:
-        """Lanes that have rows enough while others lack some: whoever waits for these alone would take the place of
-        those that can be sent. One that is blocked is none of them: the same words may lead elsewhere for others."""
-        wanted = {str(self.floor.desks[name].key) for name in hungry}
-        return frozenset({str(desk.key) for desk in self.floor.desks.values() if not desk.blocked} - wanted)
-
     # -------------------------------------------------------------------------------------------------------- apply
 
     def _apply(self, proposal: Proposal, landed: Landed) -> None:
@@ -482,12 +427,7 @@ class Worker:
             floor.enter(batch).since_s = now_s
         for claimed in result.claimed:
             floor.open(claimed, now_s)
-        found_nothing = proposal.claim is not None and not self._asks_elsewhere and not result.claimed
-        if found_nothing:
-            self._claim_after_s = now_s + (self.settings.wake_poll_s if floor.segments else self.settings.idle_poll_s)
-            if not result.given_back:
-                self.closing.nothing_claimable()
-        self._idle_looks = self._idle_looks + 1 if found_nothing and not result.given_back else 0
+        self.appetite.answered(proposal.claim, result, now_s)
         budget.give_all(floor.contexts, result, stopping=self.stopping)
         self.closing.signalled(result.signals, now_s)
         self._leave_batches(result.signals, now_s)
@@ -526,4 +466,4 @@ class Worker:
             return True
         if self.only_batch:
             return self.closing.batch_over(self.only_batch)
-        return self._until_idle and self._idle_looks > 0
+        return self._until_idle and self.appetite.idle_looks > 0

@@ -29,9 +29,9 @@ VIEW_EVERY_S = 0.5
 UNREAD_MAX = 200
 """Messages to a parent that does not read: of more, the newest are left out. A worker never waits for it."""
 HELD_BACK = [signal.SIGINT, signal.SIGTERM]
+"""Blocked from before the process is there until it knows what to do with them."""
 if sys.platform != "win32":
     HELD_BACK.append(signal.SIGHUP)
-"""Blocked from before the process is there until it knows what to do with them."""
 
 
 @dataclass(frozen=True, slots=True)

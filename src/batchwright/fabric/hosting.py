@@ -42,7 +42,7 @@ class FleetBuilder(WorkerBuilder, Protocol):
 
 
 def together(views: Sequence[WorkerView]) -> WorkerView:
-    """Several workers as one; idle once all of them are that work."""
+    """Several workers as one; idle once all are that do not stand by."""
     lanes: dict[str, LaneView] = {}
     for lane in (lane for view in views for lane in view.lanes):
         seen = lanes.get(lane.lane)

@@ -51,8 +51,8 @@ class Hosted(NamedTuple):
 class LoopWorker:
     """One worker as a task. Where it is gone (a machine that slept past the lease, a commit whose reply was lost) and
     was not told to stop, `make` makes another, which goes on as any other would; and so where the store is away before
-    one has begun, as of the worker that follows in an outage. One that was drained ends; where
-    whoever watches would only begin it again (`stays`), `make(True)` makes one in its place that stands by."""
+    one has begun, as for the worker that follows in an outage. One that was drained ends; where whoever watches would
+    only begin it again (`stays`), `make(True)` makes one in its place that stands by."""
 
     def __init__(self, make: Callable[[bool], Hosted], *, say: Callable[[str], None], stays: bool = False) -> None:
         self._make = make

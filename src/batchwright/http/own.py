@@ -17,10 +17,11 @@ from batchwright.ports.http import HttpEnd, Timeouts
 class OwnTarget:
     """Implements `ports.http.HttpTarget`."""
 
-    __slots__ = ("_head", "_pool")
+    __slots__ = ("_find_pool", "_head")
 
-    def __init__(self, pool: Pool, head: bytes) -> None:
-        self._pool = pool
+    def __init__(self, find_pool: Callable[[], Pool], head: bytes) -> None:
+        """`find_pool` is asked with each request: a pinned pool may be gone by the next."""
+        self._find_pool = find_pool
         self._head = head + b"content-length: "
 
     def send(
@@ -31,8 +32,9 @@ class OwnTarget:
         on_piece: Callable[[bytes], None] | None = None,
         on_head: Callable[[bytes], None] | None = None,
     ) -> OwnFlight:
-        flight = OwnFlight(self._pool, self._head, body, on_end, on_piece, on_head)
-        self._pool.send(flight)
+        pool = self._find_pool()
+        flight = OwnFlight(pool, self._head, body, on_end, on_piece, on_head)
+        pool.send(flight)
         return flight
 
 
@@ -50,7 +52,8 @@ class OwnClient:
     def target(self, method: str, url: str, headers: Mapping[str, str]) -> OwnTarget:
         """Raises ValueError for a URL or a header that cannot be sent, UsageError for unreadable trust settings."""
         address = read_url(url)
-        return OwnTarget(self._pool(address.origin), request_head(check_method(method), address, headers))
+        pool = self._pool(address.origin)
+        return OwnTarget(lambda: pool, request_head(check_method(method), address, headers))
 
     async def close(self) -> None:
         self._sweep.stop()

@@ -7,41 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
-from batchwright.http.flight import OwnFlight
+from batchwright.http.own import OwnTarget
 from batchwright.http.pool import Pool
 from batchwright.http.request import Origin, check_method, read_url, request_head
 from batchwright.http.sweep import Sweep, sweep_interval_s
 from batchwright.http.trust import tls_context
-from batchwright.ports.http import HttpEnd, Timeouts
+from batchwright.ports.http import Timeouts
 
 MAX_TAKEN_BYTES = 256 * 1024
 """Of an answer: its status is what matters, and a stranger wrote it."""
 
 Place = tuple[Origin, tuple[str, ...]]
-
-
-class PinnedTarget:
-    """Implements `ports.http.HttpTarget`."""
-
-    def __init__(self, find_pool: Callable[[], Pool], head: bytes) -> None:
-        self._find_pool = find_pool
-        self._head = head + b"content-length: "
-
-    def send(
-        self,
-        body: bytes,
-        on_end: Callable[[HttpEnd], None],
-        *,
-        on_piece: Callable[[bytes], None] | None = None,
-        on_head: Callable[[bytes], None] | None = None,
-    ) -> OwnFlight:
-        pool = self._find_pool()
-        flight = OwnFlight(pool, self._head, body, on_end, on_piece, on_head)
-        pool.send(flight)
-        return flight
 
 
 class OwnPinnedClient:
@@ -56,12 +35,12 @@ class OwnPinnedClient:
         self._pools: dict[Place, Pool] = {}
         self._sweep = Sweep(self._loop, sweep_interval_s(timeouts), self._visit)
 
-    def target(self, method: str, url: str, headers: Mapping[str, str], *, addresses: Sequence[str]) -> PinnedTarget:
+    def target(self, method: str, url: str, headers: Mapping[str, str], *, addresses: Sequence[str]) -> OwnTarget:
         if not addresses:
             raise ValueError("no address to connect to was given")
         address = read_url(url)
         head = request_head(check_method(method), address, headers)
-        return PinnedTarget(partial(self._pool, (address.origin, tuple(addresses))), head)
+        return OwnTarget(partial(self._pool, (address.origin, tuple(addresses))), head)
 
     async def close(self) -> None:
         self._sweep.stop()

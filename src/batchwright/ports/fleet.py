@@ -106,7 +106,7 @@ class Fleet(Protocol):
         """For whoever looks on."""
 
     def drain_worker(self, worker: WorkerId) -> bool:
-        """Asks it to end, which it hears with its next heartbeat. False: it does not live any more."""
+        """Asks it to end, which it hears with its next heartbeat at the latest. False: it does not live any more."""
 
     def end_drain(self, worker: WorkerId) -> bool:
         """Asks one that stands by to work again. False: it does not live any more."""

@@ -12,6 +12,9 @@ from typing import Any, Protocol, assert_never, cast
 
 import zstandard
 
+from batchwright.runner.blocks import BlocksReader
+from batchwright.wire.line_reader import Readable
+
 BUFFER_BYTES = 256 * 1024
 FED_BYTES = 1024
 """Of zstd's bytes, handed over at once: four of them can stand for 128 KiB, so that 32 MiB come of it at worst."""
@@ -85,11 +88,18 @@ def squeezed_into(out: Out, compression: Compression) -> Squeezer | None:
 def decompressed(raw: io.BufferedReader[Any]) -> Iterator[io.BufferedReader[Any]]:
     """The plain bytes, decompressed if they begin as gzip or zstd does, whatever they are called. Reading them raises
     Damaged. `raw` stays open."""
-    found = _of_bytes(raw.peek(MAGIC_BYTES)[:MAGIC_BYTES])
-    if found is Compression.NONE:
-        yield raw
-        return
-    with io.BufferedReader(_Zstd(raw) if found is Compression.ZSTD else _Gzip(raw), BUFFER_BYTES) as plain:
+    unpacked: io.RawIOBase
+    match found := _of_bytes(raw.peek(MAGIC_BYTES)[:MAGIC_BYTES]):
+        case Compression.NONE:
+            yield raw
+            return
+        case Compression.GZIP:
+            unpacked = _Gzip(raw)
+        case Compression.ZSTD:
+            unpacked = BlocksReader(_zstd_blocks(raw))
+        case _:
+            assert_never(found)
+    with io.BufferedReader(unpacked, BUFFER_BYTES) as plain:
         yield plain
 
 
@@ -102,14 +112,15 @@ def head_of(stored: bytes, compression: Compression, most: int) -> bytes:
     if compression is Compression.GZIP:
         return _head_of_gzip(stored, most)
     found = b""
-    with io.BufferedReader(_Zstd(io.BufferedReader(cast(io.RawIOBase, io.BytesIO(stored))))) as plain:
-        try:
-            while len(found) < most and (piece := plain.read1(most - len(found))):
-                found += piece
-        except Damaged:
-            if not found:
-                raise  # else what we have of the data ends here
-    return found
+    try:
+        for block in _zstd_blocks(io.BytesIO(stored)):
+            found += block
+            if len(found) >= most:
+                break
+    except Damaged:
+        if not found:
+            raise  # else what we have of the data ends here
+    return found[:most]
 
 
 def _head_of_gzip(stored: bytes, most: int) -> bytes:
@@ -140,43 +151,20 @@ class _Gzip(io.RawIOBase):
             raise Damaged(Compression.GZIP, reason) from error
 
 
-class _Zstd(io.RawIOBase):
+def _zstd_blocks(raw: Readable) -> Iterator[bytes]:
     """Frame after frame. The library's own reader takes data that is cut short for whole."""
-
-    def __init__(self, raw: io.BufferedReader[Any]) -> None:
-        self._raw = raw
-        self._frame: Any = None
-        """The frame that is being read; None between two."""
-        self._fed = b""
-        self._plain = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._plain:
-            if not self._more():
-                return 0
-        target = memoryview(buffer)
-        count = min(len(target), len(self._plain))
-        target[:count] = self._plain[:count]
-        self._plain = self._plain[count:]
-        return count
-
-    def _more(self) -> bool:
-        """Decompresses a little more; False at the end."""
-        fed = self._fed or self._raw.read(FED_BYTES)
-        if not fed:
-            if self._frame is not None:
-                raise Damaged(Compression.ZSTD, "its last frame has no end")
-            return False
-        if self._frame is None:
-            self._frame = zstandard.ZstdDecompressor().decompressobj()
+    frame: Any = None
+    fed = b""
+    while fed := fed or raw.read(FED_BYTES):
+        if frame is None:
+            frame = zstandard.ZstdDecompressor().decompressobj()
         try:
-            self._plain = memoryview(self._frame.decompress(fed))
+            plain = frame.decompress(fed)
         except zstandard.ZstdError as error:
             raise Damaged(Compression.ZSTD, str(error)) from error
-        self._fed = b""
-        if self._frame.eof:
-            self._fed, self._frame = self._frame.unused_data, None
-        return True
+        fed = b""
+        if frame.eof:
+            fed, frame = frame.unused_data, None
+        yield plain
+    if frame is not None:
+        raise Damaged(Compression.ZSTD, "its last frame has no end")

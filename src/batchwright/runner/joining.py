@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from batchwright.core.errors import InputRefused, UsageError
 from batchwright.core.row_options import MAX_ROW_BYTES
+from batchwright.runner.blocks import BlocksReader
 from batchwright.runner.compression import Damaged, decompressed
 from batchwright.runner.sniff import InputFormat, format_of
 from batchwright.wire.json_text import BOM
@@ -72,29 +73,6 @@ def joined(parts: Sequence[Part], marks: list[PartMark]) -> Iterator[bytes]:
             for block in text.elements() if form is InputFormat.ARRAY else text.rest():
                 line += block.count(b"\n")
                 yield block
-
-
-class BlocksReader(io.RawIOBase):
-    """Blocks as a file."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
-        self._left = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        while not self._left:
-            block = next(self._blocks, None)
-            if block is None:
-                return 0
-            self._left = memoryview(block)
-        target = memoryview(buffer)  # type: ignore[arg-type]  # what BufferedReader gives
-        count = min(len(target), len(self._left))
-        target[:count] = self._left[:count]
-        self._left = self._left[count:]
-        return count
 
 
 class _Text:

@@ -66,9 +66,9 @@ def refuse_one_object(name: str, head: bytes) -> None:
     """Raises InputRefused for one JSON object over many lines, which would otherwise be a finding for each."""
     first = head.removeprefix(BOM).lstrip().partition(b"\n")[0]
     if first.rstrip() == b"{":
-        raise _refused(
-            name, f"one JSON object spread over several lines; expected one object a line (jq -c . {name} > rows.jsonl)"
-        )
+        what = f"one JSON object spread over several lines; expected one object a line (jq -c . {name} > rows.jsonl)"
+        finding = Finding(line=1, code="json_array", message=f"the input is {what}")
+        raise InputRefused(f"{name} is {what}", (finding,))
 
 
 def _is_array(head: bytes) -> bool:
@@ -96,8 +96,3 @@ def _is_json(text: bytes) -> bool:
     except (msgspec.DecodeError, RecursionError):
         return False
     return True
-
-
-def _refused(name: str, what: str) -> InputRefused:
-    finding = Finding(line=1, code="json_array", message=f"the input is {what}")
-    return InputRefused(f"{name} is {what}", (finding,))

@@ -22,8 +22,9 @@ from typing import BinaryIO, Protocol, cast
 import msgspec
 
 from batchwright.core.errors import StoreError, UsageError
+from batchwright.runner.blocks import BlocksReader
 from batchwright.runner.compression import decompressed
-from batchwright.runner.joining import COPY_BYTES, BlocksReader, Part, PartMark, joined
+from batchwright.runner.joining import COPY_BYTES, Part, PartMark, joined
 from batchwright.wire.json_text import whole_characters
 
 HEAD_BYTES = 64 * 1024

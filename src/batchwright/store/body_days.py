@@ -10,7 +10,9 @@ A day that is kept for a batch which has not ended long after the others is empt
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import partial
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -43,11 +45,23 @@ PATIENCE_S = 10.0
 """Of detaching: it waits for transactions that began before it, and holds up none."""
 NO_PARTITION = "23514"
 """check_violation, of no constraint: a row that has no table to go to."""
-ATTACHED, DETACHING, APART = "attached", "detaching", "apart"
+
+
+class DayState(StrEnum):
+    """Of a day's table, as the catalog has it."""
+
+    ATTACHED = "attached"
+    DETACHING = "detaching"
+    """Half of it is done; it takes no row any more."""
+    APART = "apart"
+    """What a crash leaves of one that was being made or dropped."""
+
 
 _STATES = f"""
     SELECT substr(relname, 6)::bigint, CASE
-        WHEN inhrelid IS NULL THEN '{APART}' WHEN inhdetachpending THEN '{DETACHING}' ELSE '{ATTACHED}' END
+        WHEN inhrelid IS NULL THEN '{DayState.APART}'
+        WHEN inhdetachpending THEN '{DayState.DETACHING}'
+        ELSE '{DayState.ATTACHED}' END
     FROM pg_class LEFT JOIN pg_inherits ON inhrelid = pg_class.oid
     WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
         AND relkind = 'r' AND relname ~ '^blob_[0-9]+$'
@@ -57,8 +71,6 @@ _IS_NEEDED = """
         OR EXISTS (SELECT FROM batch WHERE created_at_ms >= {begin_ms} AND created_at_ms < {end_ms})
         OR EXISTS (SELECT FROM blob WHERE key >= '{low}' AND key < '{high}' AND object <> '')
 """
-
-
 _KEYS = (
     select(blob.c.key)
     .where(blob.c.key > bindparam("after"), blob.c.key < bindparam("before"), blob.c.object == "")
@@ -91,9 +103,9 @@ def name_of(day: int) -> str:
     return f"blob_{day}"
 
 
-def states(connection: Connection) -> dict[int, str]:
-    """Each day that has a table: ATTACHED, DETACHING, or APART, which is what a crash leaves of one being dropped."""
-    return {day: state for day, state in connection.exec_driver_sql(_STATES)}
+def states(connection: Connection) -> dict[int, DayState]:
+    """Of each day that has a table."""
+    return {day: DayState(state) for day, state in connection.exec_driver_sql(_STATES)}
 
 
 def lacking_day(error: DBAPIError) -> int | None:
@@ -110,10 +122,10 @@ def make(connection: Connection, day: int) -> None:
     """The day's table, unless it is there. Attaching waits for nobody who reads or writes blobs, nor they for it."""
     dialect.wait_for_turn(connection, TURN)
     state = states(connection).get(day)
-    if state == ATTACHED:
+    if state is DayState.ATTACHED:
         return
     name, (low, high) = name_of(day), of_day(day)
-    if state == DETACHING:
+    if state is DayState.DETACHING:
         connection.exec_driver_sql(f"ALTER TABLE blob DETACH PARTITION {name} FINALIZE")
     if state is not None:
         connection.exec_driver_sql(f"DROP TABLE {name}")
@@ -129,32 +141,36 @@ def sweep(days: Days, now_ms: int, keep_ended_ms: int) -> int:
     there = days.look(states)
     today = day_of(now_ms)
     for day in range(today, today + AHEAD + 1):
-        if there.get(day) != ATTACHED:
-            days.transact(lambda connection, day=day: make(connection, day))  # type: ignore[misc]  # bound at once
-    past = sorted(day for day in there if day <= today - OPEN)
-    attached = [day for day in past if there[day] == ATTACHED]
+        if there.get(day) is not DayState.ATTACHED:
+            days.transact(partial(make, day=day))
+    past = {day: state for day, state in sorted(there.items()) if day <= today - OPEN}
+    attached = [day for day, state in past.items() if state is DayState.ATTACHED]
     unneeded = _unneeded(days, attached, now_ms)
-    for day in (day for day, since_ms in unneeded.items() if now_ms - since_ms >= UNNEEDED_MS):
-        if days.run_alone(f"ALTER TABLE blob DETACH PARTITION {name_of(day)} CONCURRENTLY", PATIENCE_S):
-            there[day] = APART
-    gone = 0
-    for day in past:
-        if there[day] == DETACHING and days.run_alone(
-            f"ALTER TABLE blob DETACH PARTITION {name_of(day)} FINALIZE", PATIENCE_S
-        ):
-            there[day] = APART
-        if there[day] == APART:
-            gone += days.run_alone(f"DROP TABLE {name_of(day)}", PATIENCE_S)
+    needed = {day for day in attached if day not in unneeded or now_ms - unneeded[day] < UNNEEDED_MS}
+    gone = sum(_drop(days, day, state) for day, state in past.items() if day not in needed)
     until = day_of(now_ms - keep_ended_ms) - OVERDUE
     overdue = [day for day in attached if day <= until and day not in unneeded]
     if keep_ended_ms and overdue:
-        for _ in range(STEPS):
-            if not days.transact(lambda connection: _empty_step(connection, today, overdue)):
-                break
+        _empty(days, today, overdue)
     return gone
 
 
-def _empty_step(connection: Connection, today: int, overdue: list[int]) -> bool:
+def _drop(days: Days, day: int, state: DayState) -> bool:
+    """Does what is left of it. False: others were in the way, and a later sweep goes on."""
+    if state is not DayState.APART:
+        how = "FINALIZE" if state is DayState.DETACHING else "CONCURRENTLY"
+        if not days.run_alone(f"ALTER TABLE blob DETACH PARTITION {name_of(day)} {how}", PATIENCE_S):
+            return False
+    return days.run_alone(f"DROP TABLE {name_of(day)}", PATIENCE_S)
+
+
+def _empty(days: Days, today: int, overdue: Sequence[int]) -> None:
+    for _ in range(STEPS):
+        if not days.transact(partial(_empty_step, today=today, overdue=overdue)):
+            break
+
+
+def _empty_step(connection: Connection, today: int, overdue: Sequence[int]) -> bool:
     """Looks at the next bodies of these days, and deletes those that nothing leads to; false: those were the last for
     today."""
     stands = msgspec.json.decode(facts.get(connection, EMPTIED) or "{}", type=_Emptied)
@@ -175,7 +191,7 @@ def _empty_step(connection: Connection, today: int, overdue: list[int]) -> bool:
     return not ended
 
 
-def _unneeded(days: Days, past: list[int], now_ms: int) -> dict[int, int]:
+def _unneeded(days: Days, past: Sequence[int], now_ms: int) -> dict[int, int]:
     """Those of these days that nothing leads to, and since when."""
 
     def look(connection: Connection) -> tuple[dict[int, int], dict[int, int]]:

@@ -3,10 +3,9 @@
 In this order, so that up to the pauses it touches no row that another worker writes: number, fence, part, results,
 tallies and usage, allowances spent; then pauses (of batches whose key has spent its budget too) and claims; last of all
 the rows of batches, locked in key order: allowances, gates, settles, turns. A server is sent what belongs together in
-one go (`prepared.together`). What a settling segment's result is merged
-from is read before the transaction begins: under a valid epoch nobody else adds to it, and a lost one is found by the
-fence. So is what belongs into an object store put before it, and the inputs of claimed segments that lie in one are
-fetched after it.
+one go (`prepared.together`). What a settling segment's result is merged from is read before the transaction begins:
+under a valid epoch nobody else adds to it, and a lost one is found by the fence. So is what belongs into an object
+store put before it, and the inputs of claimed segments that lie in one are fetched after it.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from sqlalchemy import Connection, bindparam, or_, select, text, update
+from sqlalchemy import Connection, bindparam, select, text, update
 
-from batchwright.core import fair_share, row_map
+from batchwright.core import row_map
 from batchwright.core.errors import BodyLost, ObjectsAway, StoreError, WrongState
-from batchwright.core.failures import FailureKind
 from batchwright.core.records import Tally, UsageKey, UsageSum
 from batchwright.core.worker_id import WorkerId
 from batchwright.ports.store import (
@@ -32,52 +30,30 @@ from batchwright.ports.store import (
     SegmentChange,
     SegmentKey,
 )
-from batchwright.store import backlog, batches, blobs, claiming, credit, funds, ledger, losing, parts, turning
+from batchwright.store import (
+    batches,
+    blobs,
+    claiming,
+    credit,
+    fencing,
+    funds,
+    ledger,
+    losing,
+    parts,
+    signals,
+    turning,
+)
 from batchwright.store.bodies import Bodies, Reader
 from batchwright.store.claiming import Claims, Taker
-from batchwright.store.parts import Merged, Outer, Place
-from batchwright.store.prepared import Later, Prepared, StoredRow, together
-from batchwright.store.schema import HAS_HOLDER, batch, segment, worker
+from batchwright.store.fencing import Fenced
+from batchwright.store.parts import Merged, Outer
+from batchwright.store.prepared import Prepared, StoredRow, together
+from batchwright.store.schema import batch, worker
 
 PAUSED_MAX = 64
 """Batches that one checkpoint's claim may pause because something of them is lost; what is left comes with the next."""
 
 _WORKER = select(worker).where(worker.c.name == bindparam("name"), worker.c.incarnation == bindparam("incarnation"))
-_FENCE = Prepared(
-    update(segment)
-    .where(
-        segment.c.batch_id == bindparam("of_batch"),
-        segment.c.number == bindparam("of_number"),
-        segment.c.epoch == bindparam("of_epoch"),
-        segment.c.holder == bindparam("me"),
-    )
-    .values(
-        row_map=bindparam("new_map"),
-        open=bindparam("new_open"),
-        state=bindparam("new_state"),
-        holder=bindparam("new_holder"),
-        closed_as=bindparam("new_closed"),
-        not_before_ms=bindparam("new_not_before"),
-        lane_set=bindparam("new_lanes"),
-        charged=bindparam("new_charged"),
-        deaths=segment.c.deaths * bindparam("keep"),
-        window=segment.c.window * bindparam("keep"),
-    )
-)
-_HELD = Prepared(
-    select(
-        segment.c.batch_id,
-        segment.c.number,
-        segment.c.epoch,
-        segment.c.round,
-        segment.c.lane_set,
-        segment.c.row_map,
-        segment.c.previous_map,
-        segment.c.account,
-        segment.c.charged,
-        segment.c.weight,
-    ).where(segment.c.holder == bindparam("me"), text(HAS_HOLDER), text("state = 'held'"))
-)
 _NUMBER = Prepared(
     update(worker)
     .where(
@@ -87,12 +63,6 @@ _NUMBER = Prepared(
     )
     .values(checkpoint_number=bindparam("number"))
     .returning(worker.c.id, worker.c.dead, worker.c.ended)
-)
-_STOPPED = select(
-    batch.c.batch_id, batch.c.key_id, batch.c.round, batch.c.closing, batch.c.paused, batch.c.deadline_ms, batch.c.phase
-).where(
-    batch.c.batch_id.in_(bindparam("batch_ids", expanding=True)),
-    or_(batch.c.closing != "", batch.c.paused != 0),
 )
 _GATE_PASSED = Prepared(
     update(batch).where(batch.c.batch_id == bindparam("of_batch"), text("phase = 'open'")).values(gate_passed=1)
@@ -107,16 +77,10 @@ class _Work:
     gone: bool
     """The worker was marked dead or has ended: what it reports is kept, but it gets nothing."""
     batches: dict[str, StoredRow] = field(default_factory=dict)
-    held: list[SegmentChange] = field(default_factory=list)
-    places: dict[SegmentKey, Place] = field(default_factory=dict)
-    lost: list[SegmentChange] = field(default_factory=list)
+    fenced: Fenced = field(default_factory=Fenced)
     merged: dict[SegmentKey, Merged] = field(default_factory=dict)
     settling: Counter[str] = field(default_factory=Counter)
-    """Segments that this checkpoint ends, by batch."""
-    given_back: backlog.Waiting = field(default_factory=Counter)
-    """Segments that wait again from this checkpoint on."""
-    owed: Counter[str] = field(default_factory=Counter)
-    """Virtual time to be added to what accounts were served; an account that has let go of a segment is in it."""
+    """Segments that this checkpoint ends, by batch: its own, and those that a claim brings to their end."""
     settled: list[str] = field(default_factory=list)
     paused: set[str] = field(default_factory=set)
     """Batches that this checkpoint paused because the budget of their key is spent."""
@@ -155,6 +119,7 @@ def _commit(bodies: Bodies, checkpoint: Checkpoint, ready: _Ready) -> tuple[Chec
             if not lost.batch_id:
                 raise
             losing.pause_for(bodies, lost, checkpoint.now_ms)
+    # As if the objects were away: the worker keeps what it has, and the same checkpoint goes on with the next of them.
     raise ObjectsAway(f"What rows need is lost of more than {PAUSED_MAX} batches; each of them is paused and says so.")
 
 
@@ -167,20 +132,22 @@ def _write(
 ) -> tuple[CheckpointResult, Claims]:
     work = _begin(connection, checkpoint)
     with together(connection):
-        fenced = _fence(connection, work, checkpoint)
-        work.merged = {change.key: ready.merged[change.key] for change in work.held if change.key in ready.merged}
+        work.fenced = fencing.fence(connection, checkpoint.segments, (work.worker_id, checkpoint.number))
+        work.settling.update(work.fenced.settling)
+        work.merged = {
+            change.key: ready.merged[change.key] for change in work.fenced.held if change.key in ready.merged
+        }
         _write_part(connection, work, (checkpoint, ready.outer))
         for key, merged in work.merged.items():
-            parts.publish(connection, work.places[key], merged, checkpoint.now_ms)
+            parts.publish(connection, work.fenced.places[key], merged, checkpoint.now_ms)
         _count(connection, work, checkpoint)
-    if fenced is not None and fenced.changed() != len(work.held):
-        raise StoreError(f"{len(work.held) - fenced.changed()} segments changed hands within a transaction.")
+    fencing.check(work.fenced)
     _count_lost(connection, work)
     _write_facts(connection, work, checkpoint)
     claims = _claim(connection, work, (checkpoint, reader))
     given = _change_batches(connection, work, (checkpoint, claims))
     result = CheckpointResult(
-        lost=frozenset(change.key for change in work.lost),
+        lost=frozenset(change.key for change in work.fenced.lost),
         signals=_signals(connection, work, (checkpoint, claims)),
         allowances=given,
         key_short=frozenset(work.key_short),
@@ -242,85 +209,11 @@ def _begin(connection: Connection, checkpoint: Checkpoint) -> _Work:
 # --------------------------------------------------------------------------------------------- up to the pauses
 
 
-def _fence(connection: Connection, work: _Work, checkpoint: Checkpoint) -> Later | None:
-    """Writes the maps of the segments that are still this worker's, in key order, and tells them from the lost. What it
-    returns must have changed as many as are held; None: there are none."""
-    changes = sorted(checkpoint.segments, key=_key_of)
-    if not changes:
-        return None
-    stored = {SegmentKey(row.batch_id, row.number): row for row in _HELD.all(connection, {"me": work.worker_id})}
-    values = []
-    for change in changes:
-        row = stored.get(change.key)
-        if row is None or row.epoch != change.epoch:
-            work.lost.append(change)
-            continue
-        value = _fence_values(change, row, work.worker_id)
-        value["new_charged"] = _settle_charge(work, change, (row, value["new_state"] != "held"))
-        values.append(value)
-        work.held.append(change if change.closed_as is None else _recounted(change, row))
-        work.places[change.key] = Place(change.key, row.round, row.epoch, checkpoint.number)
-        if value["new_state"] == "settled":
-            work.settling[change.key.batch_id] += 1
-        elif value["new_state"] == "waiting":
-            work.given_back[change.key.batch_id, str(value["new_lanes"])] += 1
-    # The epoch stands in the statement too: what was read above decides nothing alone.
-    return _FENCE.many_later(connection, values) if values else None
-
-
-def _settle_charge(work: _Work, change: SegmentChange, what: tuple[StoredRow, bool]) -> int:
-    """Replaces in the account's share what was estimated of the segment by what its answers used; returns what is
-    still charged. `what` is (the segment's row, whether it is let go)."""
-    row, leaves = what
-    if not row.weight:
-        return 0
-    tokens = change.tally.prompt_tokens + change.tally.completion_tokens
-    open_rows = row_map.count_open(row.row_map)
-    used = fair_share.used_tokens(tokens, unknown=change.tally.no_usage, charged=row.charged, open_rows=open_rows)
-    settled = fair_share.settle(row.charged, used, leaves=leaves)
-    if settled.tokens or leaves:
-        work.owed[row.account] += fair_share.charge(settled.tokens, row.weight)
-    return settled.charged
-
-
-def _fence_values(change: SegmentChange, row: StoredRow, me: int) -> dict[str, object]:
-    still_open = 0 if change.closed_as is not None else row_map.count_open(change.row_map)
-    held_on = change.release.value if change.release is not None else "held"
-    state = held_on if still_open else "settled"
-    return {
-        "of_batch": change.key.batch_id,
-        "of_number": change.key.number,
-        "of_epoch": change.epoch,
-        "me": me,
-        "new_map": change.row_map,
-        "new_open": still_open,
-        "new_state": state,
-        "new_holder": me if state == "held" else 0,
-        "new_closed": change.closed_as.value if change.closed_as is not None else "",
-        "new_not_before": change.not_before_ms if state == "parked" else 0,
-        "new_lanes": (change.lane_set or row.lane_set) if change.release else row.lane_set,
-        "keep": 0 if change.outcomes else 1,
-    }
-
-
-def _recounted(change: SegmentChange, row: StoredRow) -> SegmentChange:
-    """A closing change with its counts taken from the maps: what rows read as once closed, less what was counted."""
-    counted = row_map.read_closed(change.row_map, change.closed_as, row.previous_map)
-    delta = row_map.counts(counted)
-    for byte, rows in row_map.counts(row.row_map).items():
-        if row_map.is_end(byte):
-            delta[byte] = delta.get(byte, 0) - rows
-    tally = Tally()
-    tally.add(change.tally)
-    tally.counts = delta
-    return replace(change, tally=tally)
-
-
 def _write_part(connection: Connection, work: _Work, what: tuple[Checkpoint, Outer | None]) -> None:
     checkpoint, outer = what
     packed = [
-        (work.places[change.key], change.records)
-        for change in work.held
+        (work.fenced.places[change.key], change.records)
+        for change in work.fenced.held
         if change.records and change.key not in work.merged
     ]
     parts.write(connection, _part_key(checkpoint), packed, outer)
@@ -330,8 +223,8 @@ def _count(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
     """This worker's own rows."""
     tallies: dict[tuple[str, int], Tally] = {}
     usage: dict[UsageKey, UsageSum] = {}
-    for change in work.held:
-        round_ = work.places[change.key].round
+    for change in work.fenced.held:
+        round_ = work.fenced.places[change.key].round
         tallies.setdefault((change.key.batch_id, round_), Tally()).add(change.tally)
         for key, spent in change.usage.items():
             usage.setdefault(key, UsageSum()).add(spent)
@@ -344,12 +237,12 @@ def _count(connection: Connection, work: _Work, checkpoint: Checkpoint) -> None:
 
 
 def _count_lost(connection: Connection, work: _Work) -> None:
-    if not work.lost:
+    if not work.fenced.lost:
         return
     # A new round begins with what the one before has cost: none may begin between the look and the sum.
-    work.batches.update(batches.lock(connection, {change.key.batch_id for change in work.lost}))
+    work.batches.update(batches.lock(connection, {change.key.batch_id for change in work.fenced.lost}))
     tallies: dict[tuple[str, int], Tally] = {}
-    for change in work.lost:
+    for change in work.fenced.lost:
         row = work.batches.get(change.key.batch_id)
         if row is not None:
             # Paid for, though its segment is another's now: the cap counts it, the sum of rows does not.
@@ -373,7 +266,7 @@ def _write_facts(connection: Connection, work: _Work, checkpoint: Checkpoint) ->
         row = work.batches.get(batch_id)
         if row is not None and row.phase != "settled" and row.segments_open > work.settling[batch_id]:
             turning.add_pause(connection, batch_id, fact)
-    keys = {key.key_id for change in work.held for key in change.usage}
+    keys = {key.key_id for change in work.fenced.held for key in change.usage}
     drawing = {row.key_id for request in checkpoint.allowances if (row := work.batches.get(request.batch_id))}
     if not drawing <= keys | {""}:
         credit.lock(connection, keys | drawing)  # all at once, in order
@@ -406,7 +299,7 @@ def _change_batches(connection: Connection, work: _Work, what: tuple[Checkpoint,
             for batch_id, segments in sorted(work.settling.items())
             if segments
         ]
-        claiming.finish(connection, claims, (work.given_back, work.owed))
+        claiming.finish(connection, claims, (work.fenced.given_back, work.fenced.owed))
     if locked is not None:
         work.batches.update((row.batch_id, row) for row in locked.all())
     claiming.check(claims, work.batches)
@@ -423,7 +316,7 @@ def _to_lock(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims
         if result is not None:
             parts.publish(connection, place, result, checkpoint.now_ms)
     wanted = {batch_id for batch_id, segments in work.settling.items() if segments}
-    wanted.update(claims.served, checkpoint.gate_passed, (batch_id for batch_id, _ in work.given_back))
+    wanted.update(claims.served, checkpoint.gate_passed, (batch_id for batch_id, _ in work.fenced.given_back))
     for request in checkpoint.allowances:
         row = work.batches.get(request.batch_id)
         if request.picousd > 0 and row is not None and row.cap_picousd >= 0:
@@ -464,39 +357,16 @@ def _draw(connection: Connection, work: _Work, row: StoredRow, request: Allowanc
 
 def _signals(connection: Connection, work: _Work, what: tuple[Checkpoint, Claims]) -> dict[str, BatchSignals]:
     checkpoint, claims = what
-    named = {change.key.batch_id for change in (*work.held, *work.lost)}
+    named = {change.key.batch_id for change in (*work.fenced.held, *work.fenced.lost)}
     named.update(segment_.key.batch_id for segment_ in claims.taken)
     if checkpoint.claim is not None and checkpoint.claim.batch_id:
         named.add(checkpoint.claim.batch_id)
-    rows = {}
+    rows: list[StoredRow] = []
     for batch_id in sorted(named):
         # What was read at the begin stands, unless this very transaction has changed it.
         unchanged = not checkpoint.pauses and batch_id not in work.settled and batch_id not in work.paused
         row = work.batches.get(batch_id) if unchanged else None
         row = row or batches.find(connection, batch_id)
         if row is not None:
-            rows[batch_id] = row
-    budgeted = credit.with_budget(connection, {row.key_id for row in rows.values()})
-    return {batch_id: _signals_of(row, budgeted) for batch_id, row in rows.items()}
-
-
-def stop_signals(connection: Connection, batch_ids: Sequence[str]) -> dict[str, BatchSignals]:
-    rows = connection.execute(_STOPPED, {"batch_ids": list(batch_ids)}).all()
-    budgeted = credit.with_budget(connection, {row.key_id for row in rows})
-    return {row.batch_id: _signals_of(row, budgeted) for row in rows}
-
-
-def _signals_of(row: StoredRow, budgeted: frozenset[str]) -> BatchSignals:
-    return BatchSignals(
-        batch_id=row.batch_id,
-        round=row.round,
-        closing=FailureKind(row.closing) if row.closing else None,
-        paused=row.paused > 0,
-        deadline_ms=row.deadline_ms,
-        settled=row.phase == "settled",
-        budgeted=row.key_id in budgeted,
-    )
-
-
-def _key_of(change: SegmentChange) -> SegmentKey:
-    return change.key
+            rows.append(row)
+    return signals.of_rows(connection, rows)

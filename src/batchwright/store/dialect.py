@@ -65,7 +65,7 @@ def _by_array(element: OneOf, compiler: SQLCompiler, **more: Any) -> str:
 
 def many(connection: Connection, values: Sequence[str]) -> object:
     """The value of a parameter of `OneOf`."""
-    return list(values) if _has_other_writers(connection) else msgspec.json.encode(values).decode()
+    return list(values) if is_server(connection) else msgspec.json.encode(values).decode()
 
 
 def insert_or_add(
@@ -107,7 +107,7 @@ def _counted(statement: Insert) -> Insert:
 
 def table_names(connection: Connection) -> set[str]:
     """Of the schema that new tables go to."""
-    if _has_other_writers(connection):
+    if is_server(connection):
         statement = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema()"
     else:
         statement = "SELECT name FROM sqlite_master WHERE type = 'table'"
@@ -116,7 +116,7 @@ def table_names(connection: Connection) -> set[str]:
 
 def now_ms(connection: Connection, own_ms: int) -> int:
     """By the server's clock, which its clients share; a file has the clock of whoever asks."""
-    if not _has_other_writers(connection):
+    if not is_server(connection):
         return own_ms
     return int(connection.exec_driver_sql("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint").scalar_one())
 
@@ -124,7 +124,7 @@ def now_ms(connection: Connection, own_ms: int) -> int:
 def wait_for_turn(connection: Connection, what: str) -> None:
     """Until no other transaction that asked for this turn is under way. For what is rare and short, and has no row yet
     that could be locked; a SQLite transaction that writes is alone anyway."""
-    if _has_other_writers(connection):
+    if is_server(connection):
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtextextended(%(what)s, 0))", {"what": what})
 
 
@@ -132,7 +132,7 @@ def try_turns(connection: Connection, what: Sequence[str]) -> list[str]:
     """Those of these turns that no other transaction has, which are this one's until it ends. Waits for nobody, and
     nobody is kept from anything but from the same turns: who writes what they are about does not ask for them. A
     SQLite transaction that writes is alone anyway."""
-    if not what or not _has_other_writers(connection):
+    if not what or not is_server(connection):
         return list(what)
     rows = connection.exec_driver_sql(
         "SELECT name FROM unnest(%(what)s::text[]) AS name WHERE pg_try_advisory_xact_lock(hashtextextended(name, 1))",
@@ -143,7 +143,7 @@ def try_turns(connection: Connection, what: Sequence[str]) -> list[str]:
 
 def take_as_long_as_needed(connection: Connection) -> None:
     """For this transaction: a change of the tables may take minutes, and others wait for it."""
-    if _has_other_writers(connection):
+    if is_server(connection):
         connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
         connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
         driver: Any = connection.connection.dbapi_connection
@@ -153,9 +153,10 @@ def take_as_long_as_needed(connection: Connection) -> None:
 def wake_others(connection: Connection) -> None:
     """Wakes whoever waits for something to do, once this transaction is committed. Only where a batch turns, never with
     each checkpoint: a server lets such commits through one by one. Readers of a SQLite file see every commit."""
-    if _has_other_writers(connection):
+    if is_server(connection):
         connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
 
 
-def _has_other_writers(connection: Connection) -> bool:
+def is_server(connection: Connection) -> bool:
+    """Else a file, which one transaction writes at a time."""
     return connection.dialect.name == "postgresql"

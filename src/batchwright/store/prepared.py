@@ -18,6 +18,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import ClauseElement
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from batchwright.store import dialect
+
 Values: TypeAlias = Mapping[str, object]
 StoredRow: TypeAlias = Any
 """A named tuple of a statement's columns."""
@@ -75,7 +77,7 @@ def together(connection: Connection) -> Iterator[None]:
     """A server is sent the prepared statements within one behind another. It is waited for where what one of them finds
     is asked for, and at the end; how many rows `run` and `run_many` change is not known. Statements that SQLAlchemy
     executes do not belong within: it looks for what they find at once, and sees nothing."""
-    if not _is_server(connection):
+    if not dialect.is_server(connection):
         yield
         return
     driver: Any = connection.connection.dbapi_connection
@@ -83,17 +85,17 @@ def together(connection: Connection) -> Iterator[None]:
         yield
 
 
-def _is_server(connection: Connection) -> bool:
-    return connection.dialect.name == "postgresql"
-
-
 @contextmanager
 def _translated(connection: Connection, sql: str) -> Iterator[None]:
-    base = connection.dialect.loaded_dbapi.Error
     try:
         yield
-    except base as error:
-        raise DBAPIError.instance(sql, None, error, base, hide_parameters=True) from error
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _as_sqlalchemy_says(connection, sql, error) from error
+
+
+def _as_sqlalchemy_says(connection: Connection, sql: str, error: Exception) -> Exception:
+    # A message is for the log, and the values are requests and answers.
+    return DBAPIError.instance(sql, None, error, connection.dialect.loaded_dbapi.Error, hide_parameters=True)
 
 
 class Prepared:
@@ -120,16 +122,12 @@ class Prepared:
         return changed
 
     def all(self, connection: Connection, values: Values) -> list[StoredRow]:
-        text = self._text(connection)
-        cursor = self._execute(connection, text.sql, text.bound(values))
-        found = [text.row(row) for row in cursor.fetchall()]
-        cursor.close()
-        return found
+        return self.later(connection, values).all()
 
     def later(self, connection: Connection, values: Values) -> Later:
         text = self._text(connection)
         later = Later(connection, text, self._execute(connection, text.sql, text.bound(values)))
-        if not _is_server(connection):
+        if not dialect.is_server(connection):
             later.all()
         return later
 
@@ -168,7 +166,5 @@ class Prepared:
                 cursor.execute(sql, values)
         except connection.dialect.loaded_dbapi.Error as error:
             cursor.close()
-            # A message is for the log, and the values are requests and answers.
-            base = connection.dialect.loaded_dbapi.Error
-            raise DBAPIError.instance(sql, values, error, base, hide_parameters=True) from error
+            raise _as_sqlalchemy_says(connection, sql, error) from error
         return cursor

@@ -60,6 +60,7 @@ from batchwright.store import (
     reading,
     repricing,
     rounds,
+    signals,
     turning,
     watching,
     webhooks,
@@ -162,7 +163,7 @@ class SqlStore:
         return checkpointing.run(self._bodies, checkpoint)
 
     def stop_signals(self, batch_ids: Sequence[str]) -> dict[str, BatchSignals]:
-        return self._connections.look(lambda connection: checkpointing.stop_signals(connection, batch_ids))
+        return self._connections.look(lambda connection: signals.of_stopped(connection, batch_ids))
 
     def checkpoint_number(self, worker: WorkerId) -> int:
         return self._connections.look(lambda connection: checkpointing.number_of(connection, worker))

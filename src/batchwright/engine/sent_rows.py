@@ -8,11 +8,11 @@ counted on, so that the next rows are twice all of those, and after a few steps 
 from __future__ import annotations
 
 
-class Pace:
-    __slots__ = ("_before", "_began_s", "sent")
+class SentRows:
+    __slots__ = ("_before", "_began_s", "count")
 
     def __init__(self) -> None:
-        self.sent = 0
+        self.count = 0
         """Since the count began."""
         self._before = 0
         """In an interval, by the count before."""
@@ -23,7 +23,7 @@ class Pace:
         has lasted for an interval."""
         lasted_s = now_s - self._began_s
         if lasted_s < interval_s:
-            return max(self.sent, self._before)
-        self._before = int(self.sent * interval_s / lasted_s)
-        self.sent, self._began_s = 0, now_s
+            return max(self.count, self._before)
+        self._before = int(self.count * interval_s / lasted_s)
+        self.count, self._began_s = 0, now_s
         return self._before

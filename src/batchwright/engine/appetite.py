@@ -1,0 +1,98 @@
+"""What a worker asks for: segments of which lanes, how many at once, and when it is worth asking again.
+
+It asks while some desk lacks rows. Found nothing, it waits a while, or until anybody has committed something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from batchwright.engine.worker_settings import CLAIM_MAX, CLAIM_MIN, OPEN_SEGMENTS_MAX
+from batchwright.ports.store import CheckpointResult, ClaimRequest
+
+if TYPE_CHECKING:
+    from batchwright.engine.worker import Worker
+
+
+class Appetite:
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._version = 0
+        """Of the store, when this one last looked whether another process had committed something."""
+        self._after_s = 0.0
+        """When it is worth asking again,"""
+        self._elsewhere_after_s = 0.0
+        """and for rows of lanes that nothing is held for."""
+        self._asks_elsewhere = False
+        """The last request was for lanes that no desk here leads to."""
+        self.idle_looks = 0
+        """How often in a row nothing was found."""
+
+    def look_again(self) -> None:
+        """There may be segments to claim."""
+        self._after_s = 0.0
+
+    def look_out(self) -> None:
+        """Another process has committed something: there may be segments to claim before the next poll."""
+        version = self._worker.parts.store.data_version()
+        if version != self._version:
+            self._version = version
+            self.look_again()
+
+    def answered(self, request: ClaimRequest | None, result: CheckpointResult, now_s: float) -> None:
+        """The checkpoint with this request has landed, and what was claimed is open."""
+        worker = self._worker
+        found_nothing = request is not None and not self._asks_elsewhere and not result.claimed
+        if found_nothing:
+            settings = worker.settings
+            self._after_s = now_s + (settings.wake_poll_s if worker.floor.segments else settings.idle_poll_s)
+            if not result.given_back:
+                worker.closing.nothing_claimable()
+        self.idle_looks = self.idle_looks + 1 if found_nothing and not result.given_back else 0
+
+    def request(self, now_s: float) -> ClaimRequest | None:
+        """Asks for segments while some desk lacks rows to send, or to find out what there is."""
+        worker = self._worker
+        if not worker.claims:
+            return None
+        if not worker.sender.sending or now_s < self._after_s or len(worker.floor.segments) >= OPEN_SEGMENTS_MAX:
+            return None
+        if worker.floor.input_bytes >= worker.settings.input_bytes_max:
+            return None
+        hungry = {text for text, desk in worker.floor.desks.items() if not desk.blocked and desk.hungry}
+        full_lanes = self._sated_lanes(hungry) if hungry else frozenset()
+        self._asks_elsewhere = bool(worker.floor.desks and not hungry and worker.floor.segments)
+        if self._asks_elsewhere:
+            # Who goes elsewhere must not wait until a slow vendor, or one that is out, takes more rows.
+            if now_s < self._elsewhere_after_s:
+                return None
+            self._elsewhere_after_s = now_s + worker.settings.idle_poll_s
+            full_lanes = frozenset(str(desk.key) for desk in worker.floor.desks.values())
+        exclude = frozenset(
+            pair for pair, lanes in worker.floor.lane_sets.items() if not any(lane in hungry for lane in lanes)
+        )
+        return ClaimRequest(
+            limit=self._limit(hungry),
+            batch_id=worker.only_batch,
+            exclude=exclude | worker.closing.blocked_pairs(),
+            full_lanes=full_lanes,
+            max_bytes=worker.settings.input_bytes_max - worker.floor.input_bytes,
+        )
+
+    def _limit(self, hungry: Collection[str]) -> int:
+        """Segments, by the size of those that are held."""
+        worker = self._worker
+        held = worker.floor.segments.values()
+        if not held:
+            return CLAIM_MIN
+        wanted = sum(worker.floor.desks[name].room for name in hungry)
+        rows = sum(len(segment.rows) for segment in held)
+        return max(CLAIM_MIN, min(CLAIM_MAX, wanted * len(held) // rows, OPEN_SEGMENTS_MAX - len(held)))
+
+    def _sated_lanes(self, hungry: set[str]) -> frozenset[str]:
+        """Lanes that have rows enough while others lack some: whoever waits for these alone would take the place of
+        those that can be sent. One that is blocked is none of them: the same words may lead elsewhere for others."""
+        worker = self._worker
+        wanted = {str(worker.floor.desks[name].key) for name in hungry}
+        return frozenset({str(desk.key) for desk in worker.floor.desks.values() if not desk.blocked} - wanted)
