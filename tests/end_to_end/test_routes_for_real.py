@@ -190,7 +190,7 @@ def test_another_route_is_another_run(command: CommandLine, pair: PAIR) -> None:
     project.write_text(project.read_text().replace("'north/large', ", ""))
     other = command(*RUN)
     assert other.code == 0, other.err
-    assert f"rows of the model fast now go to south {pair[1].base_url} (before: to north" in other.err
+    assert f"rows of the model fast now go to small at south {pair[1].base_url}" in other.err
     assert {line["vendor"] for line in answers(command, 5)} == {"south"}
 
 

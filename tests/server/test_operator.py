@@ -46,7 +46,7 @@ def test_every_account_s_batches_are_seen_and_may_be_narrowed(beside: Beside) ->
     assert command("watch", there).code == 0, "another account's batch is followed to its end"
 
     listed = [line.split("\t") for line in command("list").out.splitlines()]
-    assert [(line[0], line[-1]) for line in listed] == [(there, "bob"), (here, "local")]
+    assert [(line[0], line[-2]) for line in listed] == [(there, "bob"), (here, "local")]
     assert command("list", "--account", "bob").out.split("\t")[0] == there
     assert command("list", "--account", "local").out.split("\t")[0] == here
     assert "There are no batches of the account nobody." in command("list", "--account", "nobody").err
@@ -112,5 +112,5 @@ def test_at_a_service_a_pause_has_its_cause_and_a_cap_what_is_taken_of_it(beside
     assert (status["pauses"][0]["cause"], status["account"]) == ("budget", None)
     assert status["cost"]["cap_taken_usd"] >= status["cost"]["known_usd"] > 0
     assert "paused_by_budget\t" in command("status", batch_id, *there).out
-    assert command("list", *there).out.rstrip("\n").split("\t")[-2:] == ["no", ""], "nobody holds rows of it"
+    assert command("list", *there).out.rstrip("\n").split("\t")[-3:] == ["no", "", "0"], "nobody holds rows of it"
     assert command(*resume.split()[1:]).code in (0, 5)

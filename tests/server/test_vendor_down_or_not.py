@@ -23,7 +23,7 @@ def test_an_unknown_model_is_not_a_vendor_that_is_down(tmp_path: Path, vendor: S
     assert "VENDOR_DOWN" not in codes
     assert [codes[0], *codes[2:]] == ["MODEL_NOT_FOUND"] * 4
     assert items[0]["attempts_met"] == ["scripted: model_not_found 404"]
-    assert "there is no vendor 'openai' here" in items[3]["error"]["message"]
+    assert "openai: its key is not set: OPENAI_API_KEY" in items[3]["error"]["message"]
     assert "[routes.auto]" in items[4]["error"]["message"]
     assert (items[5]["ok"], "attempts_met" in items[5]) == (True, False)
     assert (status["completed_count"], status["failed_count"]) == (1, 5)
