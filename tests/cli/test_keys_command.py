@@ -48,6 +48,9 @@ def test_a_table_of_keys_has_headings_and_fits_80_columns(
 def test_a_key_is_named_by_its_name_or_the_beginning_of_its_id(made: list[str], invoke: Invoke) -> None:
     analytics, other = made
     assert f"{analytics}: $50" in invoke("keys", "budget", "analytics", "50").stderr
+    assert f"{analytics}: $50" in invoke("keys", "budget", "analytics").stderr, "only shown"
+    assert f"{analytics}: no bound" in invoke("keys", "budget", "analytics", "none").stderr
+    assert f"{analytics}: $50" in invoke("keys", "budget", "analytics", "50").stderr
     assert f"{other}: $3" in invoke("keys", "budget", other[:12], "3").stderr
     unknown = invoke("keys", "budget", "analitics", "1")
     assert unknown.exit_code == 2

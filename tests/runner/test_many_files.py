@@ -105,6 +105,8 @@ class TestSeveralFiles:
             (3, "a.jsonl, line 3)"),
             (5, "b.jsonl, line 2)"),
         ]
+        marked = [found.finding for found in read(str(tmp_path / "*.jsonl"), skip_invalid=True) if found.finding]
+        assert [finding.message.rpartition("/")[2] for finding in marked] == ["a.jsonl, line 3)", "b.jsonl, line 2)"]
         write(tmp_path / "a.csv", [b"id,text", b"1,one"])
         write(tmp_path / "b.csv", [b"id,text", b"2,two", b"3,three,more"])
         (finding,) = source(str(tmp_path / "*.csv"), model="m", prompt="{text}").validate().findings
@@ -142,6 +144,6 @@ class TestSeveralFiles:
     def test_answers_do_not_go_among_them(self, tmp_path: Path, output: str) -> None:
         write(tmp_path / "a.jsonl", [row("1")])
         pattern = str(tmp_path / "*.jsonl")
-        with pytest.raises(UsageError, match="is the input itself"):
+        with pytest.raises(UsageError, match="would be one of the input"):
             check_delivery(Delivery(output=tmp_path / output), pattern)
         check_delivery(Delivery(output=tmp_path / "answers.csv"), pattern)

@@ -74,3 +74,15 @@ def test_what_goes_wrong_is_an_error_of_the_database_without_values(database: Co
         add_twice(connection)
     assert getattr(raised.value.orig, "sqlstate", UNIQUE) == UNIQUE
     assert "a secret" not in str(raised.value)
+
+
+def test_a_statement_of_another_kind_is_refused_there(postgres: PostgresServer) -> None:
+    with postgres.database() as url:
+        database = connect(url)
+        with (
+            pytest.raises(AssertionError, match="must be a prepared statement"),
+            database.write() as connection,
+            together(connection),
+        ):
+            connection.execute(select(fact))
+        database.close()

@@ -62,12 +62,15 @@ async def revoke_key(settings: Settings, text: str) -> ApiKey:
         return key
 
 
-async def set_budget(settings: Settings, text: str, picousd: int) -> ApiKey:
-    """`text` as for `revoke_key`; -1: no bound. Raises UsageError."""
+async def budget(settings: Settings, text: str, picousd: int | None) -> tuple[ApiKey, int]:
+    """The key's budget after it was set, or as it is (None); `text` as for `revoke_key`; -1: no bound. Raises
+    UsageError."""
     async with open_machine(settings) as machine:
         key = _named(machine, text)
+        if picousd is None:
+            return key, key.budget_picousd
         machine.store.set_key_budget(key.key_id, picousd)
-        return key
+        return key, picousd
 
 
 async def share(settings: Settings, account: str, *, weight: int | None, in_flight: int | None) -> Share:

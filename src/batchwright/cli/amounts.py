@@ -41,6 +41,13 @@ def read_usd(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
         raise click.BadParameter(str(error)) from None
 
 
+def read_bound(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """Of an argument, in 1e-12 USD; -1 for `none`, None where it was not given."""
+    if value is None:
+        return None
+    return -1 if value.strip().lower() == "none" else read_usd(context, parameter, value)
+
+
 def read_number(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
     """Of an option with bounds, which `nan` passes."""
     if value is not None and math.isnan(value):

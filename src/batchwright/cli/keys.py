@@ -157,26 +157,26 @@ def revoke_command(key: str) -> None:
     click.echo(f"{revoked.key_id} is revoked.", err=True)
 
 
-@keys_command.command(name="budget", short_help="Set what may be spent under a key, in USD.")
+@keys_command.command(name="budget", short_help="Show or set what may be spent under a key, in USD.")
 @click.argument("key")
-@click.argument("usd", required=False, callback=amounts.read_usd)
-def budget_command(key: str, usd: int) -> None:
-    """Set what may be spent under a key in all, in USD; without an amount it has no bound.
+@click.argument("usd", required=False, metavar="[USD|none]", callback=amounts.read_bound)
+def budget_command(key: str, usd: int | None) -> None:
+    """Show or set what may be spent under a key in all, in USD; `none`: there is no bound.
 
     KEY is its name or id, or a unique prefix of that. Batches that were paused because it was spent go on with
-    `batchwright resume`.
+    `batchwright resume`. Without an amount it is only shown.
 
     \b
     Examples:
       batchwright keys budget analytics 50
-      batchwright keys budget key_3f
+      batchwright keys budget key_3f none
     """
-    from batchwright.assemble.keys import set_budget
+    from batchwright.assemble.keys import budget
     from batchwright.cli.running import run_to_end
 
-    changed = run_to_end(set_budget(options.load_settings({}, sends_rows=False), key, usd))
-    bound = f"${usd_text(usd)}" if usd >= 0 else "no bound"
-    click.echo(f"{changed.key_id}: {bound}.", err=True)
+    found, bound_picousd = run_to_end(budget(options.load_settings({}, sends_rows=False), key, usd))
+    bound = f"${usd_text(bound_picousd)}" if bound_picousd >= 0 else "no bound"
+    click.echo(f"{found.key_id}: {bound}.", err=True)
 
 
 @keys_command.command(name="share", short_help="Show or set an account's weight and bound among others.")

@@ -42,16 +42,22 @@ def resume_command(batch: str, **given: Any) -> int:
     options.check_output_objects(delivery, settings)
     typed_cap = settings.max_cost_picousd if given["max_cost"] is not None else -1
 
-    async def clear(batches: Batches) -> str:
-        status = await batches.resume(await batches.resolve(batch), max_cost_picousd=typed_cap)
-        return status.batch_id
+    async def clear(batches: Batches) -> tuple[str, bool]:
+        batch_id = await batches.resolve(batch)
+        had_ended = (await batches.status(batch_id)).state.terminal
+        await batches.resume(batch_id, max_cost_picousd=typed_cap)
+        return batch_id, had_ended
 
-    batch_id = with_batches(settings, clear)
+    batch_id, had_ended = with_batches(settings, clear)
+    if had_ended:
+        say(f"{batch_id} has ended: nothing is sent. `batchwright retry` opens its rows without success again.")
     if given["no_run"]:
         say(f"{batch_id}: no pause stands any more.")
         for fact in [] if settings.service is not None else run_to_end(closed_lanes_of(settings, batch_id)):
             say(f"{fact.name} is still closed to all workers: `batchwright lanes resume {fact.name}` opens it.")
         return 0
     display = open_display(settings.progress)
-    going_on = assemble.go_on(settings, batch_id, delivery=delivery, pace=settings.pace, display=display, opened=True)
+    going_on = assemble.go_on(
+        settings, batch_id, delivery=delivery, pace=settings.pace, display=display, opened=not had_ended
+    )
     return finish(run_to_end(going_on, sends=True), as_json=given["as_json"])

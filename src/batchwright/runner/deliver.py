@@ -107,6 +107,8 @@ def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) ->
             continue
         _check_place(flag, path)
         if isinstance(source, str | Path) and is_input(path, source):
+            if files_of_pattern(source):
+                raise UsageError(f"{flag} {path} would be one of the input's files, which {source} names. Give another")
             raise UsageError(f"{flag} {path} is the input itself; it would be overwritten. Give another name")
         if (
             not delivery.force

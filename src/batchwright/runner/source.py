@@ -188,12 +188,13 @@ class Source:
             repeated = self._repeated(ids)
         first = FirstLines(repeated)
         for rows in self._pass(None):
-            if repeated:
-                for row in rows:
-                    finding = _repeat_of(row, first)
-                    if finding is not None and row.finding is None:
-                        row.finding, row.lane = finding, ""
-                        row.row.body = row.row.body[:KEPT_LINE_BYTES]
+            for row in rows if repeated or self._input.marks else ():
+                finding = _repeat_of(row, first)
+                if finding is not None and row.finding is None:
+                    row.finding, row.lane = finding, ""
+                    row.row.body = row.row.body[:KEPT_LINE_BYTES]
+                if row.finding is not None:
+                    row.finding = self._placed(row.finding)
             yield rows
 
     def models(self) -> Iterator[set[str]]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
@@ -259,7 +259,7 @@ def _engine(url: str, size: int) -> Engine:
         return connection
 
     load_psycopg()
-    return create_engine(
+    engine = create_engine(
         "postgresql+psycopg://",
         creator=connect,
         poolclass=QueuePool,
@@ -273,6 +273,14 @@ def _engine(url: str, size: int) -> Engine:
         # A message is for the log, and parameters are requests and answers.
         hide_parameters=True,
     )
+    event.listen(engine, "before_cursor_execute", _not_together)
+    return engine
+
+
+def _not_together(_connection: Connection, cursor: Any, statement: str, *_: object) -> None:
+    """Within `prepared.together` SQLAlchemy would find nothing, whatever is there."""
+    if cursor.connection.pgconn.pipeline_status:
+        raise AssertionError(f"this must be a prepared statement where several are sent together: {statement[:200]}")
 
 
 def _connect(url: str) -> Any:
