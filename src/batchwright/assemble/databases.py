@@ -41,4 +41,8 @@ def upgrade_database(settings: Settings) -> str:
     """`batchwright db upgrade`: what was done, as a sentence. Raises StoreError."""
     name = shown_url(settings.database) if settings.database else str(settings.state_dir / STORE_FILE)
     changed = upgrade_store(store_place(settings))
-    return f"{name} has the tables of this version now." if changed else f"{name} had them already; nothing was done."
+    return (
+        f"{name} has the tables of this version now."
+        if changed
+        else f"{name} has the tables of this version already; nothing was done."
+    )

@@ -38,8 +38,9 @@ async def drain_workers(
             left.add(row.worker)
             store.drain_worker(row.worker)
             say(
-                f"{row.worker.name} is asked to end: it hears of it within seconds, lets what is out come "
-                f"back and gives the rest to the others."
+                f"{row.worker.name} is asked to end: it hears of it within seconds, lets what is out come back and "
+                f"gives the rest to the others. Under `work --processes` and on Ray it stands by then, until "
+                f"`batchwright workers resume {row.worker.name}`."
             )
         while wait and left:
             await machine.clock.sleep(WAIT_LOOK_S)

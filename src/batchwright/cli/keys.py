@@ -213,7 +213,9 @@ def share_command(account: str, weight: float | None, in_flight: int | None) -> 
 
 
 def _share_text(share: Share) -> str:
-    bound = f"at most {share.in_flight:,} segments at once" if share.in_flight else "no bound"
+    from batchwright.runner.figures import plural
+
+    bound = f"at most {plural(share.in_flight, 'segment')} at once" if share.in_flight else "no bound"
     return f"{share.account}: weight {share.weight / WEIGHT_ONE:g}, {bound}."
 
 

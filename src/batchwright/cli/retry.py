@@ -68,7 +68,11 @@ def retry_command(batch: str, **given: Any) -> int:
                 await batches.resume(batch_id)
             return batch_id, status.counts.open
         rows = await batches.retry(batch_id, selector, deadline_s=settings.deadline_s, gate=given["gate"])
-        begun = f"{plural(rows, 'row')} in a new round" if rows else "no row is like that; none is sent again"
+        begun = (
+            f"{plural(rows, 'row')} in a new round"
+            if rows
+            else "no row that can be sent again is like that; none is sent"
+        )
         say(f"{batch_id}: {begun}.")
         return batch_id, rows
 

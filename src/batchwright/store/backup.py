@@ -17,7 +17,7 @@ from batchwright.store.sqlite import load_sqlite
 
 def back_up(source: Path, target: Path) -> int:
     """Returns the copy's size in bytes. The target appears whole or not at all, for its owner alone. Raises UsageError
-    where it exists already, StoreError where it cannot be written."""
+    where it exists already or its folder does not, StoreError where it cannot be written."""
     if os.path.lexists(target):
         raise _exists(target)
     sqlite = load_sqlite()
@@ -34,6 +34,8 @@ def back_up(source: Path, target: Path) -> int:
         _to_disk(target.parent)
     except FileExistsError:
         raise _exists(target) from None
+    except FileNotFoundError:
+        raise UsageError(f"{target}: the folder {target.parent} does not exist; create it first") from None
     except (OSError, sqlite.Error) as error:
         raise StoreError(f"{target} cannot be written: {error}") from error
     finally:
