@@ -77,7 +77,7 @@ def test_lanes_are_listed_with_their_limits_and_what_holds_them(store: Store, in
     refused = invoke("lanes", "pause", "nowhere")
     assert refused.exit_code == 2
     assert "no vendor 'nowhere' is in the settings here" in refused.stderr
-    assert "there are: local, north, openai." in refused.stderr
+    assert "there are: local, north, openai, simulated." in refused.stderr
     assert [fact.name for fact in store.quarantines()] == ["openai/large"], "nothing was closed"
     assert invoke("lanes", "pause", "nowhere", "--force").exit_code == 0
     found = {

@@ -8,6 +8,7 @@ from batchwright.assemble.machine import open_machine
 from batchwright.core.batch_spec import LaneKey, split_lane
 from batchwright.core.errors import UsageError
 from batchwright.core.quarantine import Quarantine, covering
+from batchwright.core.records import SIMULATED
 from batchwright.core.routes import LOCAL
 from batchwright.ports.fleet import FleetRow, WorkerRow
 from batchwright.settings import Settings
@@ -102,13 +103,14 @@ async def close_lanes(settings: Settings, text: str, reason: str, *, force: bool
 
 
 def _known_vendors(settings: Settings, fleet: FleetRow) -> set[str]:
-    """Of the settings, also those that get no rows now, and of lanes that live workers tell of or have paused."""
+    """Those that every machine has, those of the settings (also those that get no rows now), and of lanes that live
+    workers tell of or have paused."""
     lanes = {use.lane for row in fleet.workers for use in row.uses}
     lanes |= {wait.lane for row in fleet.workers for wait in row.waits}
     lanes |= {pause.lane for pause in fleet.pauses}
     routed = {step.vendor for steps in settings.routes.values() for step in steps}
     here = {place.vendor for place in settings.destinations}
-    return {LOCAL.vendor, *here, *routed, *settings.limits, *(_key_of(lane).vendor for lane in lanes)}
+    return {LOCAL.vendor, SIMULATED, *here, *routed, *settings.limits, *(_key_of(lane).vendor for lane in lanes)}
 
 
 async def open_lanes(settings: Settings, text: str) -> tuple[bool, int]:
