@@ -106,12 +106,12 @@ class ProcessWorkers:
             code = await child.ended
             del self._running[number]
             self._answered += child.view.answered if child.view is not None else 0
+            if child.refused and not self._worked:
+                raise UsageError(child.failure)  # also of one that the first refusal had told to stop
             if self._stop.is_set() and child.failure:
                 raise StoreError(f"The {self._plan.name} {number} ({child.pid}) ended: {child.failure}")
             if self._stop.is_set():
                 return
-            if child.refused and not self._worked:
-                raise UsageError(child.failure)
             self._worked = self._worked or child.view is not None
             self.deaths += 1
             if child.view is not None and self._clock.now_s() - began_s > STEADY_S:
