@@ -372,6 +372,32 @@ def test_a_batch_whose_input_is_lost_is_paused_and_holds_up_no_other(
     store.close()
 
 
+@pytest.mark.parametrize("batch_id", ["", "batch_a"])
+def test_however_many_segments_are_in_doubt_they_are_claimed_step_by_step(
+    objects: Counted, monkeypatch: pytest.MonkeyPatch, batch_id: str
+) -> None:
+    monkeypatch.setattr(bodies, "INLINE_BYTES", 0)
+    monkeypatch.setattr(bodies, "CACHE_BYTES", 0)
+    store = opened(objects)
+    for number in range(40):
+        submit(store, f"batch_{number}", [new_segment(0)])
+    submit(store, "batch_a", [new_segment(number) for number in range(40)])
+    lost = Worker(store, "lost")
+    for held in lost.claim(80):
+        lost.checkpoint(held.reserve(0, 1).change())
+        lost.checkpoint(held.answer(0).change())
+    store.mark_dead([lost.id])
+    worker = Worker(store, "other")
+    claimed = 0
+    while found := worker.claim(64, batch_id=batch_id):
+        claimed += len(found)
+        for each in found:
+            worker.finish(each)
+    assert claimed == (40 if batch_id else 80)
+    assert store.check("batch_a") == []
+    store.close()
+
+
 @pytest.mark.parametrize("how", SPOILT)
 def test_rows_in_doubt_whose_records_are_lost_pause_their_batch_alone(objects: Counted, how: str) -> None:
     store = opened(objects)

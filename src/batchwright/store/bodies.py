@@ -36,7 +36,7 @@ read one after another. Of a larger one the ranges that are asked for."""
 CACHE_BYTES = 16 * 1024 * 1024
 """Of objects that were fetched whole."""
 REQUESTS_AT_ONCE = 8
-ROUNDS = 16
+ROUNDS = 32
 """So often a transaction that writes is begun anew because it needs one more object; a claim that meets other segments
 each time asks again at the next checkpoint."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]")

@@ -73,6 +73,9 @@ _CREATED = (
     .scalar_subquery()
 )
 # One that another worker takes at this moment is passed over: two never wait for the same segment.
+IN_DOUBT_MAX = 8
+"""Segments in doubt whose bodies lie outside, in one claim: the transaction is begun anew for each of them, and only so
+often (`bodies.ROUNDS`). Those that are left are claimed with the next checkpoint."""
 _HEAD = Prepared(
     select(
         segment.c.lane_set,
@@ -148,6 +151,8 @@ class Claims:
     taken: list[Taken] = field(default_factory=list)
     ended: list[tuple[Place, Merged | None]] = field(default_factory=list)
     bytes: int = 0
+    in_doubt: int = 0
+    """Segments whose doubt was resolved with what lies outside: the transaction was begun anew for each."""
     served: set[str] = field(default_factory=set)
     """The batches."""
     fewer: backlog.Waiting = field(default_factory=Counter)
@@ -252,6 +257,8 @@ def _note_taken(claims: Claims, batch_id: str, head: StoredRow) -> None:
 
 
 def _is_too_much(claims: Claims, request: ClaimRequest, head: StoredRow) -> bool:
+    if claims.in_doubt >= IN_DOUBT_MAX:
+        return True
     return bool(claims.taken) and 0 < request.max_bytes < claims.bytes + head.input_bytes
 
 
@@ -298,6 +305,7 @@ def _take_whole(
     resolution = None
     if row_map.RESERVED in row.row_map:
         # Rare, and it decides what is written: where it lies outside the transaction begins anew with it.
+        claims.in_doubt += taker.reader.goes_outside
         known = _read(connection, (row, head.created_at_ms), taker.reader)
         resolution = resolve_doubt(connection, row, (known.input, bases(known.in_round, known.previous)))
         tally = resolution.tally
