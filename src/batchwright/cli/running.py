@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SHOWN_UNROUTABLE = 3
-QUIET_S = 1.5
-"""So long a database may take to answer before a person is told that it is waited for."""
 
 
 def typed_command() -> tuple[str, ...]:
@@ -51,29 +48,10 @@ def with_batches(settings: Settings, ask: Callable[[Batches], Awaitable[T]]) -> 
 
     async def asked() -> T:
         async with AsyncExitStack() as stack:
-            with _told_when_slow(settings):
-                batches = await stack.enter_async_context(assemble.open_batches(settings, say=say))
+            batches = await stack.enter_async_context(assemble.open_batches(settings, say=say))
             return await ask(batches)
 
     return run_to_end(asked())
-
-
-@contextmanager
-def _told_when_slow(settings: Settings) -> Iterator[None]:
-    """A database that does not answer holds the whole loop up: a thread of its own says so."""
-    if not settings.database or settings.service is not None:
-        yield
-        return
-    from batchwright.cli.exits import say
-    from batchwright.store.open import shown_url
-
-    timer = threading.Timer(QUIET_S, lambda: say(f"Waiting for the database {shown_url(settings.database)} ..."))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def resolve(settings: Settings, text: str) -> str:
