@@ -18,6 +18,7 @@ from batchwright.assemble import checking
 from batchwright.assemble.checking import CheckRequest, check
 from batchwright.core.checkup import Checked, Verdict
 from support.cli_machine import Invoke
+from support.patience import PATIENCE_S
 from support.raw_server import CA_FILE, Peer, RawServer, free_port, raw_server
 from support.scripted_vendor import ScriptedVendor
 from support.settings_places import Places
@@ -62,7 +63,7 @@ def house(url: str, *more: str) -> str:
 
 
 async def looked(
-    folder: Path, settings: str, *, asks: bool = False, timeout_s: float = 20.0, **environment: str
+    folder: Path, settings: str, *, asks: bool = False, timeout_s: float = PATIENCE_S, **environment: str
 ) -> list[Checked]:
     """Of what stands in the user's file, with the key in the environment. Whatever is said, the key is not."""
     given = {"BATCHWRIGHT_HOME": str(folder / "state"), "HOUSE_KEY": KEY, **environment}

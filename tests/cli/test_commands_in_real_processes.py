@@ -67,7 +67,7 @@ def test_a_batch_through_every_verb(command: Command, tmp_path: Path) -> None:
     assert "completed" in cancelled.stderr
     retried = command("retry", "--no-run")
     assert (retried.returncode, retried.stdout) == (0, "")
-    assert "none is sent again" in retried.stderr
+    assert "; none is sent" in retried.stderr
     assert command("work", "--until-idle", "--progress", "none").returncode == 0
 
 

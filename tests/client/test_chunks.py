@@ -70,7 +70,7 @@ def carry(
     said: list[str] = []
 
     async def main() -> T:
-        async with asyncio.timeout(20), asking(service.base_url, clock, key) as asker:
+        async with asyncio.timeout(60), asking(service.base_url, clock, key) as asker:
             return await work(Carrier(asker, report=said.append))
 
     return asyncio.run(main()), said
@@ -160,7 +160,7 @@ def test_a_page_that_is_too_large_for_a_reply_is_asked_for_in_smaller_ones() -> 
             await peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body.encode()))
 
     async def main() -> list[RowResult]:
-        async with asyncio.timeout(20), raw_server(script) as server, asking(server.url(""), MovedClock()) as asker:
+        async with asyncio.timeout(60), raw_server(script) as server, asking(server.url(""), MovedClock()) as asker:
             taken: list[RowResult] = []
             one = chunk("a")
             one.batch_id = "batch_1"
@@ -178,7 +178,7 @@ def test_rows_are_submitted_with_their_labels(service: ScriptedService) -> None:
     body = json.dumps(chat("a")).encode()
 
     async def main() -> None:
-        async with asyncio.timeout(20), asking(service.base_url, MovedClock()) as asker:
+        async with asyncio.timeout(60), asking(service.base_url, MovedClock()) as asker:
             batches = ServiceBatches(asker, destination)
             rows = [[SourceRow(row=InputRow(body=body, custom_id="x"))], [SourceRow(row=InputRow(body=body))]]
             submit = Submit(batch_id="", spec=BatchSpec(name="", destinations=(destination,)))

@@ -62,7 +62,7 @@ async def asking(base_url: str, clock: PatientClock, key: str = KEY) -> AsyncIte
 
 def run(base_url: str, work: Callable[[AsyncBatches], Awaitable[T]], clock: PatientClock | None = None) -> T:
     async def main() -> T:
-        async with asyncio.timeout(20), asking(base_url, clock or PatientClock()) as batches:
+        async with asyncio.timeout(60), asking(base_url, clock or PatientClock()) as batches:
             return await work(batches)
 
     return asyncio.run(main())
@@ -250,7 +250,7 @@ def event(event_id: str, state: str) -> bytes:
 
 def watch(script: Script) -> tuple[list[Batch], list[bytes]]:
     async def main() -> tuple[list[Batch], list[bytes]]:
-        async with asyncio.timeout(20), raw_server(script) as server, asking(server.url(""), PatientClock()) as batches:
+        async with asyncio.timeout(60), raw_server(script) as server, asking(server.url(""), PatientClock()) as batches:
             seen = [batch async for batch in batches.events("batch_0")]
             return seen, [request for _, request in server.requests]
 
@@ -310,7 +310,7 @@ def test_an_export_is_not_read_ahead_of_who_takes_it() -> None:
             sent[0] += len(piece)
 
     async def main() -> None:
-        async with asyncio.timeout(20), raw_server(script) as server, asking(server.url(""), PatientClock()) as batches:
+        async with asyncio.timeout(60), raw_server(script) as server, asking(server.url(""), PatientClock()) as batches:
             pieces = batches.export("batch_0")
             taken = len(await anext(pieces))
             for _ in range(500):
@@ -329,7 +329,7 @@ def test_an_export_that_breaks_off_says_so() -> None:
         await peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf")
 
     async def main() -> None:
-        async with asyncio.timeout(20), raw_server(script) as server, asking(server.url(""), PatientClock()) as batches:
+        async with asyncio.timeout(60), raw_server(script) as server, asking(server.url(""), PatientClock()) as batches:
             with pytest.raises(errors.NoAnswer):
                 async for _ in batches.export("batch_0"):
                     pass

@@ -89,7 +89,7 @@ def test_workers_go_on_at_the_standby_when_the_server_is_lost(tmp_path: Path) ->
         vendor.release()
         workers[0].until(vendor, lambda vendor: len(vendor.hits) > ROWS // 3)
         server.crash()
-        workers[0].wait_for("heartbeat failed")
+        workers[0].wait_for("cannot be reached, or broke off")
         standby.told("SELECT pg_promote()")
         two.holds(batch_id)
         assert two.service.status(batch_id)["possible_double_payments"] >= twice(vendor)

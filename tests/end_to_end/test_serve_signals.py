@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from support.command_line import PATIENCE_S, CommandLine
+from support.command_line import CommandLine
+from support.patience import PATIENCE_S
 from support.scripted_vendor import ScriptedVendor
 from support.service import chats
 from support.service_process import BATCH, ServiceProcess

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 
 from support.command_line import CommandLine, Started
+from support.patience import PATIENCE_S
 from support.webhook_receiver import HANG, receiving
 
 ROWS = [{"model": "m", "messages": [{"role": "user", "content": f"w{number}"}]} for number in range(3)]
 WEBHOOKS = "/v1/account/webhooks"
-PATIENCE_S = 30.0
 LOOKS = 2_000
 
 

@@ -30,12 +30,12 @@ from batchwright.core.rows import RowView, SourceRow
 from batchwright.ports.batches import Batches, BatchStatus, Selector, Submit
 from batchwright.ports.store import Idempotency
 from batchwright.wire.rows import RowDecoder
+from support.patience import PATIENCE_S
 from support.postgres import PostgresServer
 from support.scripted_vendor import ScriptedVendor
 from support.service import LONG_POLL_S, RunningService, serving
 
 NOBODY = f"batch_{'0' * 24}"
-PATIENCE_S = 60.0
 
 
 @dataclass

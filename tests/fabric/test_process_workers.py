@@ -14,8 +14,7 @@ from batchwright.fabric.processes import ProcessPlan, ProcessWorkers
 from batchwright.fabric.system import SystemClock
 from batchwright.ports.observer import LaneView, WorkerView
 from support.builders import Build
-
-PATIENCE_S = 60.0
+from support.patience import PATIENCE_S
 
 
 async def host(build: Build, look: Callable[[ProcessWorkers], bool] | None = None, count: int = 2) -> list[str]:

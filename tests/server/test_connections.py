@@ -14,8 +14,9 @@ import pytest
 
 from batchwright.assemble import connections
 from batchwright.assemble.service import listen_at
+from support.patience import PATIENCE_S
 from support.scripted_vendor import ScriptedVendor
-from support.service import BATCH, PATIENCE_S, RunningService, chat, chats, serving
+from support.service import BATCH, RunningService, chat, chats, serving
 
 SOON_S = 0.2
 HEAD = b"GET /healthz HTTP/1.1\r\nhost: x\r\n"

@@ -13,9 +13,10 @@ import pytest
 
 from batchwright.assemble.machine import open_machine
 from batchwright.server.service import Ceilings
+from support.patience import PATIENCE_S
 from support.raw_asking import head
 from support.scripted_vendor import ScriptedVendor
-from support.service import BATCH, PATIENCE_S, RunningService, chat, chats, serving
+from support.service import BATCH, RunningService, chat, chats, serving
 
 ROWS = 1_200
 

@@ -11,8 +11,9 @@ import httpx
 import pytest
 
 from batchwright.core.tenants import Scope
+from support.patience import PATIENCE_S
 from support.scripted_vendor import ScriptedVendor
-from support.service import BATCH, PATIENCE_S, RunningService, chat, chats, serving
+from support.service import BATCH, RunningService, chat, chats, serving
 
 KEYS = "/v1/account/keys"
 PRICES = '[[price]]\npattern = "m"\ninput = "100"\noutput = "500"\n'

@@ -21,8 +21,9 @@ from batchwright.ports.store import Store
 from batchwright.server.service import Ceilings
 from batchwright.store.open import open_store
 from support.openai_client import CHAT, chat_rows, run, sdk, upload
+from support.patience import PATIENCE_S
 from support.scripted_vendor import ScriptedVendor
-from support.service import PATIENCE_S, RunningService, serving
+from support.service import RunningService, serving
 
 
 def test_a_file_above_the_ceiling_is_refused(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import pytest
 
 from batchwright.core.tenants import Scope
 from support.openai_client import CHAT, chat_rows, create, sdk
+from support.patience import PATIENCE_S
 from support.scripted_vendor import ScriptedVendor
-from support.service import PATIENCE_S, RunningService, serving
+from support.service import RunningService, serving
 
 KEY = "sk-of-the-vendor-0123456789"
 

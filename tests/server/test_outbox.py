@@ -25,6 +25,7 @@ from batchwright.ports.webhooks import Delivery, DeliveryState, DeliveryWish, We
 from batchwright.server.infrai.webhooks import message
 from batchwright.store.file_locks import FileLocks
 from batchwright.store.open import open_store
+from support.patience import PATIENCE_S
 from support.raw_server import CA_FILE, Peer, raw_server
 from support.store_drive import Worker, new_segment, submit
 from support.webhook_receiver import HANG, Receiver, receiving
@@ -166,7 +167,7 @@ def folder(tmp_path: Path) -> Path:
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             await work()
 
     asyncio.run(bounded())
@@ -276,6 +277,7 @@ def test_a_receiver_that_hangs_does_not_hold_up_others(store: Store, folder: Pat
                 at.batch("batch_last")
                 running = asyncio.create_task(at.outbox.run())
                 await asyncio.to_thread(well.wait_count, 1)
+                await asyncio.to_thread(hanging.wait_count, 1)
                 running.cancel()
                 await asyncio.wait([running])
                 # What was out and did not end is due at once for the next process.

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from support.patience import PATIENCE_S
 from support.scripted_vendor import ScriptedVendor
-from support.service import BATCH, PATIENCE_S, RunningService, chat, serving
+from support.service import BATCH, RunningService, chat, serving
 
 
 def said(service: RunningService, condition: Callable[[str], bool]) -> str:

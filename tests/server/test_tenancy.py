@@ -25,7 +25,8 @@ from batchwright.server.infrai import routes as native
 from batchwright.server.infrai.discovery import discovery_of
 from batchwright.server.openai import routes as openai
 from batchwright.server.service import Service
-from support.service import BATCH, PATIENCE_S, RunningService, chats, serving
+from support.patience import PATIENCE_S
+from support.service import BATCH, RunningService, chats, serving
 
 ASKING = ("GET", "POST", "PUT", "PATCH", "DELETE")
 PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")

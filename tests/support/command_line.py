@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.patience import PATIENCE_S
 from support.scripted_vendor import ScriptedVendor
-
-PATIENCE_S = 120.0
-"""A command that has not ended by then hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

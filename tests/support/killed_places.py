@@ -20,7 +20,8 @@ import httpx
 
 from batchwright.core.money import PICO
 from batchwright.store.open import open_store
-from support.command_line import PATIENCE_S, CommandLine, Started
+from support.command_line import CommandLine, Started
+from support.patience import PATIENCE_S
 from support.scripted_vendor import ScriptedVendor
 from support.service import chat
 from support.service_process import BATCH, ServiceProcess

@@ -10,7 +10,8 @@ import openai
 from openai.types import Batch, FileObject
 
 from support.command_line import chat_row
-from support.service import PATIENCE_S, RunningService
+from support.patience import PATIENCE_S
+from support.service import RunningService
 
 CHAT: Final = "/v1/chat/completions"
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import httpx
 
-from support.service import PATIENCE_S, RunningService
+from support.patience import PATIENCE_S
+from support.service import RunningService
 
 
 @contextmanager

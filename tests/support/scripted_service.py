@@ -21,7 +21,8 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-PATIENCE_S = 20.0
+from support.patience import PATIENCE_S
+
 KEY = "ifr_test"
 TERMINAL = ("completed", "partial", "failed", "expired", "cancelled")
 

@@ -24,6 +24,7 @@ from types import TracebackType
 
 import msgspec
 
+from support.patience import PATIENCE_S
 from support.raw_server import free_port
 from support.vendor_scripts import (
     REQUESTS,
@@ -120,7 +121,7 @@ class ScriptedVendor:
         """Answers everything that is held."""
         self._on_loop(self._release)
 
-    def wait_for(self, condition: Callable[[ScriptedVendor], bool], timeout_s: float = 20.0) -> None:
+    def wait_for(self, condition: Callable[[ScriptedVendor], bool], timeout_s: float = PATIENCE_S) -> None:
         """Waits until `condition(self)` holds, looked at after every request and every held answer."""
         with self._changed:
             self._waiters += 1
@@ -137,7 +138,7 @@ class ScriptedVendor:
         ready = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(ready.set,), name="scripted vendor", daemon=True)
         self._thread.start()
-        if not ready.wait(10):
+        if not ready.wait(PATIENCE_S):
             raise RuntimeError("the scripted vendor did not start")
         return self
 
@@ -146,7 +147,7 @@ class ScriptedVendor:
     ) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         if self._thread is not None:
-            self._thread.join(10)
+            self._thread.join(PATIENCE_S)
 
     # ---------------------------------------------------------------------------------------------------- the server
 

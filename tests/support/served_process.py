@@ -11,7 +11,8 @@ import httpx
 import openai
 
 from support.command_line import CommandLine, Started
-from support.service import BATCH, LONG_POLL_S, PATIENCE_S
+from support.patience import PATIENCE_S
+from support.service import BATCH, LONG_POLL_S
 
 WATCHED = ("-m", "support.watched_command")
 

@@ -29,12 +29,11 @@ from batchwright.runner.interrupts import CountedInterrupts
 from batchwright.server.new_key import KeyWish
 from batchwright.server.service import Ceilings
 from batchwright.settings import Settings
+from support.patience import PATIENCE_S
 from support.scripted_vendor import ScriptedVendor
 from support.settings_places import Places
 
 BATCH = "/v1/ai/batch"
-PATIENCE_S = 30.0
-"""An answer that has not come by then never comes."""
 LONG_POLL_S = 20
 DATABASE: ContextVar[str] = ContextVar("DATABASE", default="")
 """The server's database that services here work on; empty: a state file in the folder of each."""

@@ -14,7 +14,8 @@ from typing import Any, Self
 
 import httpx
 
-from support.command_line import PATIENCE_S, CommandLine, Ended, Started
+from support.command_line import CommandLine, Ended, Started
+from support.patience import PATIENCE_S
 from support.scripted_vendor import ScriptedVendor
 
 BATCH = "/v1/ai/batch"

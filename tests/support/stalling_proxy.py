@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
+from support.patience import PATIENCE_S
+
 PIECE = 65_536
 
 
@@ -80,5 +82,5 @@ class StallingProxy:
             self._loop.stop()
 
         asyncio.run_coroutine_threadsafe(end(), self._loop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self._loop.close()

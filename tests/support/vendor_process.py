@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from support.patience import PATIENCE_S
+
 
 class VendorProcess:
     def __init__(self, *, port: int = 0, seed: int = 1) -> None:
@@ -29,7 +31,7 @@ class VendorProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.kill()
-        self._process.communicate(timeout=10)
+        self._process.communicate(timeout=PATIENCE_S)
 
     def set(self, **changes: object) -> None:
         """Changes modes; returns when they hold."""

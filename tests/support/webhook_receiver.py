@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-PATIENCE_S = 30.0
+from support.patience import PATIENCE_S
+
 HANG = 0
 """An answer that never comes; the connection stays until the receiver ends."""
 
