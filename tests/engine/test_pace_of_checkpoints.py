@@ -84,3 +84,23 @@ def test_an_interval_is_counted_on_over_checkpoints_before_its_end() -> None:
     sent.count += 5
     assert sent.rows(12.1, 2.0) == 90, "of the interval before, until this one is over"
     assert sent.rows(16.0, 2.0) == 2, "a count that lasted longer is not taken for one interval's"
+
+
+def test_bodies_are_bounded_by_what_they_take_in_memory() -> None:
+    """Rows that are alike pack to next to nothing, and are held unpacked."""
+    store = open_store(":memory:")
+    submit(store, "batch_a", [new_segment(number, 20, body_bytes=100_000) for number in range(12)])
+    held = [0]
+
+    async def scene(fleet: Fleet) -> None:
+        worker = fleet.start("w", concurrency=CONCURRENCY, input_bytes_max=5_000_000).worker
+
+        def done() -> bool:
+            held.append(worker.floor.input_bytes)
+            return store.get_batch("batch_a").facts.settled
+
+        await until(done, at_most_s=600, step_s=0.01)
+
+    run_fleet(scene, store, MinuteVendor(1_000_000, latency_s=LATENCY_S))
+    store.close()
+    assert 4_000_000 <= max(held) <= 7_000_000, "up to the bound, and one segment more"

@@ -19,7 +19,7 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.rate import Limits
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.worker import Worker, WorkerParts
-from batchwright.engine.worker_settings import LaneLimits, WorkerSettings
+from batchwright.engine.worker_settings import MIB, LaneLimits, WorkerSettings
 from batchwright.ports.store import Store
 from batchwright.ports.vendor import Answer
 from world.virtual_loop import run_virtually
@@ -179,6 +179,7 @@ class Fleet:
         rpm: float = 0.0,
         concurrency: int = 0,
         checkpoint_s: float = 0.5,
+        input_bytes_max: int = 64 * MIB,
         only_batch: str = "",
         host: str = "",
         incarnation: str = "1",
@@ -204,6 +205,7 @@ class Fleet:
             identity=WorkerId(name, incarnation),
             settings=WorkerSettings(
                 checkpoint_s=checkpoint_s,
+                input_bytes_max=input_bytes_max,
                 idle_poll_s=1.0,
                 wake_poll_s=0.5,
                 vendor_limits={"openai": LaneLimits(concurrency=concurrency, rpm=rpm)},

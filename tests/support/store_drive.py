@@ -72,16 +72,17 @@ def new_segment(
     refused: Iterable[int] = (),
     ids: Sequence[str | None] = (),
     padding: int = 0,
+    body_bytes: int = 0,
     within: Pieces | None = None,
 ) -> NewSegment:
     """A segment as intake cuts it; `refused` rows have ended as `invalid_row`. All segments before it have `rows`.
 
-    `within`: where its bodies lie, as `file_piece` makes one.
+    `within`: where its bodies lie, as `file_piece` makes one. `body_bytes`: at least, of each.
     """
     bad = frozenset(refused)
     names = list(ids) or [None] * rows
     inputs = [
-        InputRow(body=b'{"row":%d}' % row, custom_id=names[row], worst_picousd=WORST, line=row + 1)
+        InputRow(body=(b'{"row":%d}' % row).ljust(body_bytes), custom_id=names[row], worst_picousd=WORST, line=row + 1)
         for row in range(rows)
     ]
     segment_input = SegmentInput(lanes=lanes.split("\n"), rows=inputs)

@@ -172,7 +172,7 @@ PLANTED = (
     Planted(send_although_the_lease_may_be_over, frozenset({Law.ONE_HOLDER}), range(1000, 1012)),
     Planted(file_a_retry_by_position, frozenset({Law.OWN_ANSWER, Law.NOT_TWICE, Law.RESERVED_BEFORE_SENT}), range(10)),
     Planted(send_on_what_was_written_for_the_first, frozenset({Law.ROUTE}), range(10, 60), (13, 14, 16)),
-    Planted(send_on_without_reserving_again, frozenset({Law.RESERVED_BEFORE_SENT}), range(5, 60), (7, 13, 26)),
+    Planted(send_on_without_reserving_again, frozenset({Law.RESERVED_BEFORE_SENT}), range(14, 60), (7, 13, 26)),
 )
 
 PLANTED_OUTSIDE = (

@@ -29,11 +29,10 @@ def run_to_end(work: Coroutine[Any, Any, T], *, sends: bool = False) -> T:
     try:
         import asyncio
 
-        from batchwright.fabric.own_process import collect_seldom, fast_loop_factory, keep_memory_flat
+        from batchwright.fabric.own_process import fast_loop_factory, tune_own_process
 
         if sends:
-            keep_memory_flat()
-            collect_seldom()
+            tune_own_process()
         with asyncio.Runner(loop_factory=fast_loop_factory() if sends else None) as runner:
             return runner.run(work)
     finally:

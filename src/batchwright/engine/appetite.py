@@ -58,7 +58,8 @@ class Appetite:
             return None
         if not worker.sender.sending or now_s < self._after_s or len(worker.floor.segments) >= OPEN_SEGMENTS_MAX:
             return None
-        if worker.floor.input_bytes >= worker.settings.input_bytes_max:
+        room_bytes = worker.settings.input_bytes_max - worker.floor.input_bytes
+        if room_bytes <= 0:
             return None
         hungry = {text for text, desk in worker.floor.desks.items() if not desk.blocked and desk.hungry}
         full_lanes = self._sated_lanes(hungry) if hungry else frozenset()
@@ -77,7 +78,7 @@ class Appetite:
             batch_id=worker.only_batch,
             exclude=exclude | worker.closing.blocked_pairs(),
             full_lanes=full_lanes,
-            max_bytes=worker.settings.input_bytes_max - worker.floor.input_bytes,
+            max_bytes=max(1, int(room_bytes * worker.floor.packing)),
         )
 
     def _limit(self, hungry: Collection[str]) -> int:

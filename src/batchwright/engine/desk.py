@@ -241,8 +241,8 @@ class LaneDesk:
 
     @property
     def room(self) -> int:
-        """How many rows more it could use than it has to send; below 0: it has more."""
-        return max(self.lane.limit, 2 * self.reserve_target) - self.unsent()
+        """How many rows more it could use than it has to send, for three intervals; below 0: it has more."""
+        return max(self.lane.limit, self.reserve_target * 3 // 2) - self.unsent()
 
     @property
     def starves(self) -> bool:

@@ -32,7 +32,8 @@ class Floor:
         """By the lane's name here (`name_of`)."""
         self.lane_sets: dict[tuple[str, str], tuple[str, ...]] = {}
         """(batch_id, lane_set) pairs met so far: the names of the lanes in them."""
-        self.input_bytes = 0
+        self.packing = 1.0
+        """What a body takes where it is stored of what it takes here, by the segment that was opened last."""
         self.lane_pauses: dict[str, LanePause] = {}
         """Lanes that another worker, or an earlier one, found paused for good."""
         self.honours_pauses = False
@@ -60,7 +61,9 @@ class Floor:
         context = self.contexts[claimed.key.batch_id]
         segment = OpenSegment(claimed, context)
         self.segments[segment.key] = segment
-        self.input_bytes += segment.input_bytes
+        if segment.input_bytes:
+            share = segment.open / len(segment.row_map)
+            self.packing = segment.packed_bytes * share / segment.input_bytes
         context.segments += 1
         self.lane_sets[segment.key.batch_id, claimed.lane_set] = tuple(
             self.name_of(lane_text, context) for lane_text in claimed.lane_set.split("\n")
@@ -237,7 +240,6 @@ class Floor:
         for queue in segment.queues.values():
             queue.line.desk.drop_queue(queue)
         segment.queues = {}
-        self.input_bytes -= segment.input_bytes
         context = segment.context
         context.segments -= 1
 
@@ -246,6 +248,11 @@ class Floor:
         self.contexts.pop(context.batch_id, None)
         for pair in [pair for pair in self.lane_sets if pair[0] == context.batch_id]:
             del self.lane_sets[pair]
+
+    @property
+    def input_bytes(self) -> int:
+        """What the bodies of all open rows take in memory."""
+        return sum(segment.input_bytes for segment in self.segments.values())
 
     def segments_of(self, context: BatchContext) -> list[OpenSegment]:
         return [segment for segment in self.segments.values() if segment.context is context]

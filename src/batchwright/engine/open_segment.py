@@ -7,7 +7,7 @@ wrote its RESERVED byte has landed: such rows are in `ready` queues (`engine.des
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from batchwright.core import row_map
 from batchwright.core.failures import FailureKind
@@ -40,16 +40,28 @@ class LaneQueue:
         return bool(self.pending) and (not window or self.segment.reserved < window)
 
 
+class Bodies(NamedTuple):
+    """Of a segment when it was opened."""
+
+    size: int
+    """Bytes, as they are held."""
+    rows: int
+
+    def of(self, rows: int) -> int:
+        """About what so many of them take."""
+        return self.size * rows // self.rows if self.rows else 0
+
+
 class OpenSegment:
     __slots__ = (
         "away",
         "becoming_ready",
+        "bodies",
         "context",
         "epoch",
         "failure_marks",
         "first_index",
         "flights",
-        "input_bytes",
         "key",
         "lane_set",
         "lanes",
@@ -58,6 +70,7 @@ class OpenSegment:
         "notes",
         "open",
         "outcomes",
+        "packed_bytes",
         "previous_map",
         "previous_records",
         "queues",
@@ -103,7 +116,7 @@ class OpenSegment:
         self.open = row_map.count_open(self.row_map)
         self.reserved = 0
         """Rows whose byte is RESERVED in this map."""
-        self.input_bytes = claimed.input_bytes
+        self.packed_bytes = claimed.input_bytes
         self.lane_set = claimed.lane_set
         self.lanes = claimed.input.lanes
         """Texts of lane keys; rows name them by their index here."""
@@ -121,6 +134,12 @@ class OpenSegment:
         for row, byte in enumerate(self.row_map):
             if byte > row_map.RESERVED:
                 self.rows[row] = None
+        self.bodies = Bodies(sum(len(row.body) + len(row.columns) for row in self.rows if row is not None), self.open)
+
+    @property
+    def input_bytes(self) -> int:
+        """What the bodies of its open rows take in memory."""
+        return self.bodies.of(self.open)
 
     def reserve(self, queue: LaneQueue, limit: int) -> int:
         """Reserves up to `limit` of the queue's rows in the map; they become ready when the checkpoint lands."""

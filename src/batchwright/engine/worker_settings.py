@@ -69,7 +69,7 @@ class WorkerSettings:
     vendor_limits: Mapping[str, LaneLimits] = field(default_factory=dict)
     """By vendor, from the settings; what a batch was submitted with goes before it."""
     input_bytes_max: int = 64 * MIB
-    """Bodies of open segments."""
+    """Bodies of open segments, as they are held."""
     flight_bytes_max: int = 64 * MIB
     """Bodies at vendors."""
     answer_bytes_max: int = 64 * MIB

@@ -21,7 +21,7 @@ from typing import Any
 
 from batchwright.core.errors import BatchwrightError, CallerError
 from batchwright.fabric.hosting import RunningWorker, WorkerBuilder
-from batchwright.fabric.own_process import collect_seldom, fast_loop_factory, keep_memory_flat
+from batchwright.fabric.own_process import fast_loop_factory, tune_own_process
 from batchwright.fabric.system import SystemClock
 from batchwright.ports.observer import WorkerView
 
@@ -63,8 +63,7 @@ def main(connection: Connection, build: WorkerBuilder, own_group: bool) -> None:
     `own_group`: what it starts can be told apart from all else, and ended with it."""
     if own_group and sys.platform != "win32":
         os.setpgid(0, 0)
-    keep_memory_flat()
-    collect_seldom()
+    tune_own_process()
     outbox = _Outbox(connection)
     with asyncio.Runner(loop_factory=fast_loop_factory()) as runner:
         code = runner.run(_host(connection, build, outbox))

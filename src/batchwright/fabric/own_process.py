@@ -22,8 +22,21 @@ def fast_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def collect_seldom() -> None:
-    """Takes what is there now out of the cyclic collector's sight, and calls it seldom; for a process of our own."""
+def tune_own_process() -> None:
+    """For a process of our own, never for a host's."""
+    _keep_memory_flat()
+    _collect_seldom()
+    sys.setswitchinterval(SWITCH_S)
+
+
+SWITCH_S = 0.0005
+"""How long the loop keeps the interpreter from the thread that commits, where both want it. A commit gives it up a
+dozen times; where rows come as fast as they can be sent it waited for Python's own 5 ms each time, took half as long
+again, and what is reserved and held between two of them grew with it."""
+
+
+def _collect_seldom() -> None:
+    """Takes what is there now out of the cyclic collector's sight, and calls it seldom."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -37,8 +50,8 @@ KEPT_BYTES = 4 * LARGE_BYTES
 anew: 1.5 page faults a row, which take up to a tenth of its CPU on a virtual machine."""
 
 
-def keep_memory_flat() -> None:
-    """Asks glibc to give large blocks back at once; for a process of our own, never for a host's.
+def _keep_memory_flat() -> None:
+    """Asks glibc to give large blocks back at once.
 
     Segments and parts are blocks of some hundred KiB that come and go in several threads. Left to itself glibc raises
     its threshold for such blocks to what it saw last and keeps a heap a thread, and 200,000 rows then hold 95 MiB where

@@ -28,7 +28,7 @@ from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.fabric.code_version import code_version
 from batchwright.fabric.fleet import ActorView, FleetView, RayPlan, first_line, other_code_text
 from batchwright.fabric.hosting import FleetBuilder, RunningWorker, WorkerBuilder
-from batchwright.fabric.own_process import collect_seldom, fast_loop_factory, keep_memory_flat
+from batchwright.fabric.own_process import fast_loop_factory, tune_own_process
 from batchwright.ports.observer import WorkerView
 
 KEEPER, WORKER = "keeper", "worker-"
@@ -63,8 +63,7 @@ class WorkerActor:
 
     def __init__(self, code: str, build: WorkerBuilder) -> None:
         refuse_other_code(code)
-        keep_memory_flat()
-        collect_seldom()
+        tune_own_process()
         self._build = build
         self._texts: deque[str] = deque(maxlen=TEXTS_MAX)
         self._worker: RunningWorker | None = None
