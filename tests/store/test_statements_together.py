@@ -63,7 +63,11 @@ def test_what_one_finds_may_be_asked_for_on_the_way(database: Connections) -> No
         assert [row.value for row in VALUES.all(connection, {})] == ["10"]
 
 
-def test_what_goes_wrong_is_an_error_of_the_database_without_values(database: Connections) -> None:
+def test_what_goes_wrong_is_an_error_of_the_database_without_values(
+    database: Connections, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Told once: the driver warns of nothing."""
+
     def add_twice(connection: Connection) -> None:
         with together(connection):
             ADD.run(connection, {"name": "a", "value": "1"})
@@ -74,6 +78,7 @@ def test_what_goes_wrong_is_an_error_of_the_database_without_values(database: Co
         add_twice(connection)
     assert getattr(raised.value.orig, "sqlstate", UNIQUE) == UNIQUE
     assert "a secret" not in str(raised.value)
+    assert not caplog.records
 
 
 def test_a_statement_of_another_kind_is_refused_there(postgres: PostgresServer) -> None:

@@ -81,8 +81,20 @@ def together(connection: Connection) -> Iterator[None]:
         yield
         return
     driver: Any = connection.connection.dbapi_connection
-    with _translated(connection, ""), driver.pipeline():
-        yield
+    refused: Exception | None = None
+    try:
+        with driver.pipeline():
+            try:
+                yield
+            except Exception as error:
+                # Raised through the driver's own end it would be followed by a warning that everything behind it was
+                # refused too; for whoever runs the command that is noise, and some are met and tried again.
+                refused = error
+    except connection.dialect.loaded_dbapi.Error as error:
+        if refused is None:
+            raise _as_sqlalchemy_says(connection, "", error) from error
+    if refused is not None:
+        raise refused
 
 
 @contextmanager
