@@ -72,6 +72,8 @@ def test_what_goes_wrong_is_an_error_of_the_database_without_values(
         with together(connection):
             ADD.run(connection, {"name": "a", "value": "1"})
             ADD.run(connection, {"name": "a", "value": "a secret"})
+            for number in range(200):
+                CHANGE.run(connection, {"of_name": "b", "new": str(number)})
             VALUES.later(connection, {}).all()
 
     with database.write() as connection, pytest.raises(DBAPIError) as raised:
