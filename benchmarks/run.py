@@ -15,6 +15,7 @@ Every figure is a median of `--rounds`, with the least and the largest in bracke
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import platform
 import socket
@@ -84,11 +85,13 @@ class Benchmarks:
 
     def memory(self) -> None:
         with vendor.start(self._port) as started:
-            for count in self._memory_rows:
-                cost = self._bench.run(count, started.url(0))
+            for delay_ms, count in itertools.product((50, 0), self._memory_rows):
+                cost = self._bench.run(count, started.url(delay_ms))
                 rate = count / cost.wall_s
                 print(
-                    f"peak memory, {count:,} rows: {cost.peak_mib:.0f} MiB (whole run {rate:,.0f} rows/s)", flush=True
+                    f"peak memory at {delay_ms} ms, {count:,} rows: {cost.peak_mib:.0f} MiB"
+                    f" (whole run {rate:,.0f} rows/s)",
+                    flush=True,
                 )
 
     def start(self) -> None:

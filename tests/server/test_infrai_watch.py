@@ -47,6 +47,27 @@ def test_a_long_poll_hears_of_the_change(scripted: RunningService, vendor: Scrip
     assert scripted.ended(batch_id)["state"] == "completed"
 
 
+def test_a_long_poll_hears_of_rows_only_where_it_says_what_it_has_seen(
+    scripted: RunningService, vendor: ScriptedVendor
+) -> None:
+    vendor.set(hold=True)
+    batch_id = scripted.submit(chats(200))
+    vendor.wait_for(lambda vendor: bool(vendor.hits))
+    vendor.release()
+    before = scripted.until(batch_id, lambda status: status["state"] == "running")
+    vendor.wait_for(lambda vendor: len(vendor.hits) > before["settled_count"])
+    with ThreadPoolExecutor(2) as pool:
+        state = pool.submit(scripted.status, batch_id, wait=60)
+        progress = pool.submit(scripted.status, batch_id, wait=60, seen=before["version"])
+        vendor.release()
+        told = progress.result()
+        assert (told["state"], told["terminal"]) == ("running", False)
+        assert told["settled_count"] > before["settled_count"]
+        vendor.set(hold=False)
+        vendor.release()
+        assert state.result()["state"] == "completed"
+
+
 def test_a_long_poll_answers_at_once_where_there_is_news_or_an_end(
     scripted: RunningService, vendor: ScriptedVendor
 ) -> None:

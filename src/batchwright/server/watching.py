@@ -109,6 +109,10 @@ class Watched:
         self._reader = asyncio.create_task(self._read_on(), name=f"watch {batch_id}")
 
     @property
+    def clock(self) -> Clock:
+        return self._watching.clock
+
+    @property
     def last(self) -> Sight | None:
         """As it was read last, news or not."""
         return self._sight

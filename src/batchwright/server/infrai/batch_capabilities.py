@@ -111,8 +111,12 @@ BATCHES: tuple[Capability, ...] = (
         scope=Scope.READ,
         params=(
             BATCH_ID,
-            query("wait", COUNT | {"maximum": WAIT_MAX_S}, "Seconds to wait for a change, at most; a long poll."),
-            query("seen", TEXT, "The version that you have: what waits does so until there is another."),
+            query("wait", COUNT | {"maximum": WAIT_MAX_S}, "Seconds to wait for another state, at most; a long poll."),
+            query(
+                "seen",
+                TEXT,
+                "The version that you have: what waits ends at any other, which progress makes too.",
+            ),
         ),
         response=schemas.STATUS,
     ),

@@ -27,9 +27,9 @@ EVENT_STREAM = "text/event-stream"
 
 
 async def status(ask: Ask) -> Response:
-    """With `wait`: as soon as the state, the count of settled rows or what its lanes wait for is another than `seen`
-    (the `version` that the caller has; without it, than now), at the latest after so many seconds. A batch that has
-    ended does not wait."""
+    """With `wait`: as soon as the state is another than now, at the latest after so many seconds. With `seen` (the
+    `version` that the caller has) also: as soon as the count of settled rows or what its lanes wait for is another. A
+    batch that has ended does not wait."""
     batch_id = ask.batch_id()
     wait_s = ask.number("wait", 0, least=0, most=WAIT_MAX_S)
     seen = ask.text("seen")
@@ -41,9 +41,23 @@ async def status(ask: Ask) -> Response:
         return await ask.answer_recent(view)
     with ask.service.watching.watch(ask.batches, ask.tenant.account, batch_id) as watched:
         sight = await watched.look()
-        if not sight.status.terminal and seen in ("", sight.version):
-            sight = await watched.after(sight.version, wait_s) or watched.last or sight
+        if seen == sight.version and not sight.status.terminal:
+            sight = await watched.after(seen, wait_s) or watched.last or sight
+        elif not seen:
+            sight = await _other_state(watched, sight, wait_s)
         return ask.answer(Raw(sight.encoded(encoder(ask))))
+
+
+async def _other_state(watched: Watched, sight: Sight, within_s: float) -> Sight:
+    clock = watched.clock
+    until_s = clock.now_s() + within_s
+    newest = sight
+    while newest.status.state is sight.status.state and not newest.status.terminal:
+        newer = await watched.after(newest.version, until_s - clock.now_s())
+        if newer is None:
+            return watched.last or newest
+        newest = newer
+    return newest
 
 
 async def events(ask: Ask) -> Response:
