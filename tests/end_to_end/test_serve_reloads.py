@@ -96,6 +96,21 @@ def test_a_lane_that_is_open_gets_the_new_limits(tmp_path: Path, vendor: Scripte
         assert 2 <= vendor.peak <= 6
 
 
+def test_what_the_settings_say_of_all_lanes_holds_where_a_vendor_has_no_limit(
+    tmp_path: Path, vendor: ScriptedVendor
+) -> None:
+    vendor.set(latency_s=0.02)
+    with Reloading(CommandLine(tmp_path), vendor) as service:
+        service.write_project("concurrency = 1\n" + table(vendor))
+        service.reload()
+        service.ended(service.submit(chats(8)))
+        assert vendor.peak == 1
+        service.write_project("concurrency = 2\n" + table(vendor, concurrency=6))
+        service.reload()
+        service.ended(service.submit(chats(60)))
+        assert 3 <= vendor.peak <= 6
+
+
 def test_keys_come_from_a_file_of_the_owner_alone_and_are_renewed(tmp_path: Path, vendor: ScriptedVendor) -> None:
     command = CommandLine(tmp_path)
     secrets = command.folder / ".env"

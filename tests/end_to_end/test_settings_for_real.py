@@ -232,3 +232,16 @@ def test_a_state_folder_that_may_not_be_written_to(command: CommandLine) -> None
             assert "Check that the folder belongs to you" in ended.err
     finally:
         command.state.chmod(0o700)
+
+
+def test_who_works_on_all_batches_goes_by_its_settings(command: CommandLine, vendor: ScriptedVendor) -> None:
+    vendor.set(hold=True)
+    command.write("rows.jsonl", [chat_row(f"w{row}", model="m") for row in range(30)])
+    run = command.start(*RUN, "--base-url", vendor.base_url, "--api-key-env", "")
+    run.until(vendor, lambda vendor: vendor.in_flight > 0)
+    run.kill()
+    run.end()
+    vendor.set(hold=False, latency_s=0.02)
+    vendor.peak = 0
+    worked = command("work", "--until-idle", "--progress", "none", BATCHWRIGHT_CONCURRENCY="2")
+    assert (worked.code, vendor.peak) == (0, 2), worked.err

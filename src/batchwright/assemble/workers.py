@@ -9,7 +9,7 @@ from batchwright.assemble.machine import Machine
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.sweeper import worker_lock_name
 from batchwright.engine.worker import Worker, WorkerParts
-from batchwright.engine.worker_settings import LaneLimits, WorkerSettings
+from batchwright.engine.worker_settings import ANY_VENDOR, LaneLimits, WorkerSettings
 from batchwright.fabric.in_process import Hosted, LoopWorker
 from batchwright.fabric.system import utc_day
 from batchwright.ports.observer import Trace, WorkerFigures
@@ -29,7 +29,9 @@ def _worker_settings(settings: Settings, asked: LaneLimits) -> WorkerSettings:
 
 
 def vendor_limits(settings: Settings) -> dict[str, LaneLimits]:
-    return {
+    pace = settings.pace
+    usual = LaneLimits(concurrency=pace.concurrency, rpm=pace.rpm, tpm=pace.tpm, timeout_s=pace.timeout_s)
+    return {ANY_VENDOR: usual} | {
         name: LaneLimits(concurrency=limits.concurrency, rpm=limits.rpm, tpm=limits.tpm)
         for name, limits in settings.limits.items()
     }

@@ -14,7 +14,7 @@ from batchwright.core.routes import LOCAL
 from batchwright.engine.batch_context import BatchContext
 from batchwright.engine.desk import LaneDesk
 from batchwright.engine.open_segment import LaneQueue, OpenSegment
-from batchwright.engine.worker_settings import NO_LIMITS, LaneLimits, WorkerSettings
+from batchwright.engine.worker_settings import NO_LIMITS, LaneLimits, WorkerSettings, limits_of
 from batchwright.ports.store import BatchRow, ClaimedSegment, LanePause, SegmentKey
 
 FindPrice = Callable[[Destination, str], Price | None]
@@ -169,7 +169,7 @@ class Floor:
 
     def _limits(self, key: LaneKey, batch: LaneLimits) -> LaneLimits:
         """What holds for a lane: this process's word, then the batch's, then the vendor's settings."""
-        return self._settings.asked.over(batch).over(self._settings.vendor_limits.get(key.vendor, LaneLimits()))
+        return self._settings.asked.over(batch).over(limits_of(key.vendor, self._settings.vendor_limits))
 
     def reload(self, settings: WorkerSettings, now_s: float) -> None:
         """Other limits of vendors, and other prices. What a batch or this process asked for itself stays."""
@@ -177,8 +177,8 @@ class Floor:
         for desk in self.desks.values():
             vendor = desk.key.vendor
             desk.price = self._find_price(desk.destination, desk.key.model)
-            was = before.vendor_limits.get(vendor, LaneLimits())
-            now = settings.vendor_limits.get(vendor, LaneLimits())
+            was = limits_of(vendor, before.vendor_limits)
+            now = limits_of(vendor, settings.vendor_limits)
             if was == now:
                 continue
             had = desk.limits
@@ -186,7 +186,7 @@ class Floor:
                 concurrency=now.concurrency if had.concurrency == was.concurrency else had.concurrency,
                 rpm=now.rpm if had.rpm == was.rpm else had.rpm,
                 tpm=now.tpm if had.tpm == was.tpm else had.tpm,
-                timeout_s=had.timeout_s,
+                timeout_s=now.timeout_s if had.timeout_s == was.timeout_s else had.timeout_s,
             )
             desk.limits = limits
             desk.lane.set_ceiling(limits.concurrency or settings.concurrency)

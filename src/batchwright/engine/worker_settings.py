@@ -44,6 +44,13 @@ class LaneLimits:
 
 
 NO_LIMITS = LaneLimits()
+ANY_VENDOR = ""
+"""Among limits by vendor: those of lanes for which nothing else sets one."""
+
+
+def limits_of(vendor: str, by_vendor: Mapping[str, LaneLimits]) -> LaneLimits:
+    """What the settings say of a vendor's lanes."""
+    return by_vendor.get(vendor, NO_LIMITS).over(by_vendor.get(ANY_VENDOR, NO_LIMITS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +74,7 @@ class WorkerSettings:
     asked: LaneLimits = LaneLimits()
     """What this process was told (`run --rpm`); goes before what a batch was submitted with."""
     vendor_limits: Mapping[str, LaneLimits] = field(default_factory=dict)
-    """By vendor, from the settings; what a batch was submitted with goes before it."""
+    """By vendor and for ANY_VENDOR, from the settings; what a batch was submitted with goes before it."""
     input_bytes_max: int = 64 * MIB
     """Bodies of open segments, as they are held."""
     flight_bytes_max: int = 64 * MIB
