@@ -81,6 +81,18 @@ def test_what_is_no_amount(text: object) -> None:
         read_amount(text)
 
 
+@pytest.mark.parametrize(("value", "seconds"), [("30d", 30 * 86_400), ("12h", 43_200), ("3s", 3)])
+def test_retentions(value: str, seconds: float) -> None:
+    assert values.read_retention(value) == seconds
+
+
+@pytest.mark.parametrize("value", ["3", "3 ", "0.5", 30, 1.5, "d", "", True, None])
+def test_what_is_no_retention(value: object) -> None:
+    """A bare number may have been meant as days, and what it deletes is gone."""
+    with pytest.raises(ValueError, match="expected a time"):
+        values.read_retention(value)
+
+
 @pytest.mark.parametrize("value", [0, -1, "0", "1.5", "", True, None, 10**13, "٣"])
 def test_what_is_no_count(value: object) -> None:
     if value == "٣":

@@ -113,7 +113,7 @@ SETTINGS: dict[str, Setting] = {
     "port": Setting(read=values.read_port, meaning="its port; 0: any free one"),
     "log": Setting(read=values.choice_of(LogForm), meaning="how `serve` tells of requests"),
     "open_metrics": Setting(read=values.read_boolean, meaning="`/metrics` asks for no key"),
-    "retention": Setting(read=read_duration, meaning="`serve` deletes batches that ended longer ago"),
+    "retention": Setting(read=values.read_retention, meaning="`serve` deletes batches that ended longer ago"),
     "ceiling_rows": Setting(read=values.read_count, meaning="rows of a batch over HTTP, at most"),
     "ceiling_body": Setting(read=values.read_size, meaning="a submit's JSON body, at most"),
     "ceiling_stream": Setting(read=values.read_size, meaning="a body that is taken in as it arrives, at most"),

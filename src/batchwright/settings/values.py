@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from batchwright.core.durations import read_duration, shown
 from batchwright.core.endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
 from batchwright.core.targets import read_allowed
 
@@ -41,6 +42,13 @@ def read_count(value: object) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MAX_INTEGER:
         raise ValueError(f"expected a whole number of at least 1, found {value!r}")
     return number
+
+
+def read_retention(value: object) -> float:
+    """A time with its unit: what is deleted is gone, and a bare 30 may have been meant as days."""
+    if isinstance(value, int | float) or (isinstance(value, str) and re.fullmatch(r"[\d. ]+", value)):
+        raise ValueError(f'expected a time with its unit, such as "30d" or "12h", found {shown(value)}')
+    return read_duration(value)
 
 
 def read_port(value: object) -> int:
