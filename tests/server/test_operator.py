@@ -63,6 +63,8 @@ def test_every_account_s_batches_are_seen_and_may_be_narrowed(beside: Beside) ->
     assert all(line["key"].startswith("key_") for line in used)
     only = [json.loads(line) for line in command("usage", "--by", "account", "--account", "bob", "--json").out.split()]
     assert [line["account"] for line in only] == ["bob"]
+    none = command("usage", "--account", "nobody", "--since", "2026-01-01")
+    assert (none.out, "There is no usage of the account nobody since 2026-01-01." in none.err) == ("", True)
 
     assert command("delete", there, "--yes").code == 0
     gone = beside.service.client(bob).get(f"{BATCH}/status/{there}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchwright.cli import amounts, options
+from batchwright.cli.exits import say
 from batchwright.cli.table import Column
 
 if TYPE_CHECKING:
@@ -68,8 +69,13 @@ def usage_command(groups: str, since_day: str, as_json: bool, **given: Any) -> N
     from batchwright.cli.running import with_batches
 
     names = _group_names(groups)
-    found = with_batches(options.load_settings(given), lambda batches: batches.usage(since_day=since_day))
+    settings = options.load_settings(given)
+    found = with_batches(settings, lambda batches: batches.usage(since_day=since_day))
     sums = sum_by(found, names)
+    if not sums:
+        since = f" since {since_day}" if since_day else ""
+        of = f" of the account {settings.account}" if settings.account else ""
+        say(f"There is no usage{of}{since}.")
     if as_json:
         for values, simulated, total in sums:
             screen.print_json(_json(names, values, total) | {"simulated": simulated})
