@@ -477,6 +477,17 @@ def test_the_state_folder_is_looked_at_and_not_made(tmp_path: Path) -> None:
     run(test)
 
 
+def test_a_lane_that_a_person_has_closed_is_told_of(invoke: Invoke) -> None:
+    with ScriptedVendor() as server:
+        asked = ["check", "--base-url", server.base_url, "--api-key-env", ""]
+        assert invoke("lanes", "pause", "local/smollm2", "--reason", "wrong answers").exit_code == 0
+        (closed,) = [line.split("\t") for line in invoke(*asked).stdout.splitlines() if "\tlane " in line]
+        assert closed[:2] == ["warning", "lane local/smollm2"]
+        assert "wrong answers" in closed[2]
+        assert invoke(*closed[4].split()[1:]).exit_code == 0
+        assert "\tlane " not in invoke(*asked).stdout
+
+
 @pytest.mark.skipif(os.name == "nt", reason="no modes there")
 def test_a_file_of_keys_that_others_can_read(tmp_path: Path) -> None:
     async def test() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TypeVar, assert_never
@@ -17,6 +18,7 @@ import msgspec
 
 from batchwright.assemble.home import STORE_FILE
 from batchwright.assemble.local import local_problem_of
+from batchwright.assemble.machine import open_store_of
 from batchwright.assemble.prices import Prices
 from batchwright.assemble.reloading import check_key_file
 from batchwright.assemble.vendors import open_vendors
@@ -38,7 +40,7 @@ from batchwright.core.routes import LOCAL, Directions, local_model
 from batchwright.fabric.system import SystemChance, SystemClock
 from batchwright.ports.vendor import Answer
 from batchwright.settings import Settings
-from batchwright.store.open import look_at_database, look_at_state, shown_url
+from batchwright.store.open import PRESENT, look_at_database, look_at_state, shown_url
 from batchwright.vendors.judging import (
     ASK,
     ASK_NONE,
@@ -74,7 +76,7 @@ async def check(settings: Settings, request: CheckRequest) -> list[Checked]:
     clock = SystemClock()
     directions = Directions(settings.destinations, settings.routes)
     named = named_models(directions, settings.model)
-    findings = [await asyncio.to_thread(_state, settings), *_key_file(settings)]
+    findings = [*await asyncio.to_thread(_state, settings), *_key_file(settings)]
     findings += await asyncio.to_thread(_blobs, settings)
     prices, priced = _prices(settings, clock)
     findings += priced
@@ -101,26 +103,47 @@ async def check(settings: Settings, request: CheckRequest) -> list[Checked]:
 # -------------------------------------------------------------------------------------------------------- this machine
 
 
-def _state(settings: Settings) -> Checked:
+def _state(settings: Settings) -> list[Checked]:
     if settings.database:
-        return _database(settings.database)
+        return _database(settings)
     path = settings.state_dir / STORE_FILE
     try:
         told = look_at_state(path)
         free = shutil.disk_usage(next(place for place in (path, *path.parents) if place.exists())).free
     except (StoreError, OSError) as error:
-        return failed(STATE, str(error), "a folder on a local disk", remedy="")
+        return [failed(STATE, str(error), "a folder on a local disk", remedy="")]
+    closed = _closed_lanes(settings) if told in PRESENT else []
     found = f"{path} {told}; {free / 2**30:,.1f} GiB free"
     if free < LEAST_FREE_BYTES:
-        return warned(STATE, found, "1 GiB at least", remedy="Make room, or name another folder with BATCHWRIGHT_HOME")
-    return passed(STATE, found)
+        remedy = "Make room, or name another folder with BATCHWRIGHT_HOME"
+        return [warned(STATE, found, "1 GiB at least", remedy=remedy), *closed]
+    return [passed(STATE, found), *closed]
 
 
-def _database(url: str) -> Checked:
+def _database(settings: Settings) -> list[Checked]:
+    url = settings.database
     try:
-        return passed(DATABASE, f"{shown_url(url)} {look_at_database(url)}")
+        told = look_at_database(url)
     except StoreError as error:
-        return failed(DATABASE, str(error), "a PostgreSQL server that answers, with this version's tables", remedy="")
+        return [failed(DATABASE, str(error), "a PostgreSQL server that answers, with this version's tables", remedy="")]
+    return [passed(DATABASE, f"{shown_url(url)} {told}"), *(_closed_lanes(settings) if told in PRESENT else [])]
+
+
+def _closed_lanes(settings: Settings) -> list[Checked]:
+    """Those that a person has closed: their rows wait, whatever else is well."""
+    try:
+        with closing(open_store_of(settings, SystemChance())) as store:
+            return [
+                warned(
+                    f"lane {closed.name}",
+                    f"closed by a person{f': {closed.reason}' if closed.reason else ''}; its rows wait",
+                    "a lane that workers may send to",
+                    remedy=f"batchwright lanes resume {closed.name}",
+                )
+                for closed in store.quarantines()
+            ]
+    except (StoreError, UsageError):
+        return []  # told of where the state and the object store are looked at
 
 
 def _blobs(settings: Settings) -> list[Checked]:

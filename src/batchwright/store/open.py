@@ -23,6 +23,8 @@ from batchwright.store.sqlite import SqliteConnections
 from batchwright.store.upgrade import is_present, prepare_schema, upgrade
 
 MEMORY = ":memory:"
+PRESENT = ("holds batches", "has the tables of this version")
+"""What is said of a state file and of a database that can be opened as they are."""
 BLOBS, STATE = "blobs", "state"
 """Facts: the URL of the object store, and what names of this store's objects begin with."""
 MOUNTS = Path("/proc/mounts")
@@ -168,7 +170,7 @@ def look_at_state(path: Path) -> str:
         _prepare_folder(path)
         connections = SqliteConnections(path)
         try:
-            return "holds batches" if is_present(connections) else "is brought up to date at the first use"
+            return PRESENT[0] if is_present(connections) else "is brought up to date at the first use"
         finally:
             connections.close()
     nearest = next(folder for folder in path.parents if folder.exists())
@@ -186,7 +188,7 @@ def look_at_database(url: str) -> str:
     """The same of a database: whether it can be reached, and what schema it has."""
     connections = connect(url)
     try:
-        return "has the tables of this version" if is_present(connections) else "gets its tables at the first use"
+        return PRESENT[1] if is_present(connections) else "gets its tables at the first use"
     finally:
         connections.close()
 
