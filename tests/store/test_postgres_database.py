@@ -24,7 +24,7 @@ from batchwright.store.connections import Connections
 from batchwright.store.migrations import HEAD
 from batchwright.store.migrations.run import upgrade
 from batchwright.store.open import connect, look_at_database, open_store, shown_url, upgrade_store
-from batchwright.store.schema import metadata
+from batchwright.store.schema import alembic_version, metadata
 from support.postgres import PostgresServer
 from support.store_drive import Worker, new_segment, submit
 
@@ -121,10 +121,13 @@ def test_another_schema_is_refused_in_a_sentence(empty: str) -> None:
     for look in (open_store, look_at_database, upgrade_store):
         with pytest.raises(StoreError, match=r"was made by another version of batchwright \(its schema is '0099'"):
             look(url)
-    stamped(url, "")
-    for look in (open_store, look_at_database):
-        with pytest.raises(StoreError, match=r"which is older than that of this program.*batchwright db upgrade"):
-            look(url)
+    for emptied in (f"UPDATE {alembic_version.name} SET version_num = ''", f"DELETE FROM {alembic_version.name}"):
+        execute(url, emptied)
+        for look in (open_store, look_at_database, upgrade_store):
+            with pytest.raises(StoreError, match=rf"says of no version.*was it emptied.*VALUES \('{HEAD}'\)"):
+                look(url)
+    execute(url, f"INSERT INTO {alembic_version.name} VALUES ('{HEAD}')")
+    assert upgrade_store(url) is False
 
 
 def test_an_older_one_is_brought_up_to_date_when_a_person_says_so(empty: str) -> None:
@@ -135,7 +138,7 @@ def test_an_older_one_is_brought_up_to_date_when_a_person_says_so(empty: str) ->
             table.drop(connection)
         connection.exec_driver_sql("DELETE FROM alembic_version")
     connections.close()
-    with pytest.raises(StoreError, match="db upgrade"):
+    with pytest.raises(StoreError, match=r"which is older than that of this program.*batchwright db upgrade"):
         open_store(empty)
     assert upgrade_store(empty) is True
     store = open_store(empty)

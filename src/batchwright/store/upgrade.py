@@ -80,6 +80,12 @@ def _revision(connection: Connection, connections: Connections) -> str | None:
             f"{connections.name} is a database, but not one of batchwright. To begin anew, {connections.elsewhere}."
         )
     found = connection.execute(select(alembic_version.c.version_num)).scalar_one_or_none() or ""
+    if not found and not metadata.tables.keys().isdisjoint(tables):
+        raise StoreError(
+            f"{connections.name} has tables, and its table {alembic_version.name} says of no version whose they are: "
+            "was it emptied? Restore its row from a copy, or put in the version that made the tables (of this program: "
+            f"INSERT INTO {alembic_version.name} VALUES ('{HEAD}')). To begin anew, {connections.elsewhere}."
+        )
     if found and found not in REVISIONS:
         raise StoreError(
             f"{connections.name} was made by another version of batchwright (its schema is {found!r}, that of this "
