@@ -119,6 +119,7 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path) -> None:
         "lease": "1m",
         "heartbeat": "10s",
         "grace": "3s",
+        "retention": "8d",
         "log": "json",
         "open_metrics": "yes",
         "webhook_allow": "hooks.internal, 10.1.0.0/16",
@@ -239,3 +240,17 @@ def test_a_variable_that_is_near_to_none_is_not_mended_by_guessing(tmp_path: Pat
         "the environment: BATCHWRIGHT_FOO is no setting; a setting's variable is BATCHWRIGHT_ and its name, and "
         "README.md lists all settings"
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "environment", "before_tables"),
+    [({}, {}, 0), ({}, {"BATCHWRIGHT_RPM": "30"}, 30), ({"rpm": 20}, {"BATCHWRIGHT_RPM": "30"}, 20)],
+    ids=["the file alone", "the environment", "an option"],
+)
+def test_what_a_file_says_of_all_lanes_lies_beneath_its_vendors_tables(
+    tmp_path: Path, said: dict[str, str], environment: dict[str, str], before_tables: int
+) -> None:
+    places = Places(tmp_path, project="rpm = 6000\nconcurrency = 50\n", environment=environment)
+    settings = places.load(said)
+    assert (settings.pace.rpm, settings.pace.concurrency) == (before_tables, 0)
+    assert (settings.usual_pace.rpm, settings.usual_pace.concurrency) == (before_tables or 6000, 50)

@@ -245,3 +245,21 @@ def test_who_works_on_all_batches_goes_by_its_settings(command: CommandLine, ven
     vendor.peak = 0
     worked = command("work", "--until-idle", "--progress", "none", BATCHWRIGHT_CONCURRENCY="2")
     assert (worked.code, vendor.peak) == (0, 2), worked.err
+
+
+def test_large_rows_of_a_vendor_that_is_out_keep_nobody_elses_out(command: CommandLine, vendor: ScriptedVendor) -> None:
+    """However many there are: what may be held in memory is not theirs alone."""
+    with ScriptedVendor() as away:
+        away.set(refuse=True)
+        (command.folder / "batchwright.toml").write_text(
+            f"[vendors.away]\nbase_url = '{away.base_url}'\n[vendors.free]\nbase_url = '{vendor.base_url}'\n"
+        )
+        large = [chat_row("long " * 200_000, model="away/m") for _ in range(100)]
+        command.write("rows.jsonl", [*large, *(chat_row(f"w{row}", model="free/m") for row in range(300))])
+        run = command.start(*RUN)
+        run.until(vendor, lambda vendor: len(vendor.hits) == 300)
+        away.set(refuse=False)
+        assert run.end().code == 0, run.said
+    lines = command.lines()
+    assert len(lines) == 400
+    assert all(line["ok"] for line in lines)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from batchwright.core.shares import SHARE_LEASE_S, WHOLE_PPM
@@ -13,7 +14,7 @@ from batchwright.ports.store import Store
 from batchwright.store.open import open_store
 from support.fleet import Fleet, MinuteVendor, run_fleet, until
 from support.postgres import PostgresServer
-from support.store_drive import new_segment, submit
+from support.store_drive import new_segment, spec, submit
 
 NAMES = ("a", "b", "c", "d")
 
@@ -164,3 +165,32 @@ def test_a_limit_that_only_the_headers_say_is_shared_too(store_here: Store) -> N
     assert vendor.refused_share() == 0.0
     for name in NAMES:
         assert vendor.within(60.0, 180.0, name) == pytest.approx(300, rel=0.15)
+
+
+def test_a_lane_keeps_to_what_each_batch_on_it_asks_for_while_it_is_there() -> None:
+    """Whoever came first: the lane is open already, for a batch without a limit."""
+    store = open_store(":memory:")
+    took_s: dict[str, float] = {}
+    peaks: dict[str, int] = {}
+
+    async def scene(fleet: Fleet) -> None:
+        worker = fleet.start("w").worker
+        for name, of in (
+            ("free", spec()),
+            ("bound", msgspec.structs.replace(spec(), rpm=60, concurrency=2)),
+            ("again", spec()),
+        ):
+            began_s = asyncio.get_running_loop().time()
+            submit(store, name, [new_segment(0, 20)], of)
+            peaks[name] = 0
+
+            def ended(name: str = name) -> bool:
+                peaks[name] = max(peaks[name], worker.sender.in_flight)
+                return store.get_batch(name).facts.settled
+
+            took_s[name] = await until(ended, at_most_s=120, step_s=0.01) - began_s
+
+    run_fleet(scene, store, MinuteVendor(1_000_000))
+    store.close()
+    assert took_s["bound"] > 10 > took_s["free"] + took_s["again"]
+    assert peaks["bound"] <= 2 < min(peaks["free"], peaks["again"])

@@ -22,6 +22,7 @@ from batchwright.assemble.machine import open_store_of
 from batchwright.assemble.prices import Prices
 from batchwright.assemble.reloading import check_key_file
 from batchwright.assemble.vendors import open_vendors
+from batchwright.assemble.workers import limits_of_pace, vendor_limits
 from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.checkup import (
     Checked,
@@ -37,6 +38,7 @@ from batchwright.core.checkup import (
 from batchwright.core.endpoints import CHAT
 from batchwright.core.errors import BatchwrightError, StoreError, UsageError
 from batchwright.core.routes import LOCAL, Directions, local_model
+from batchwright.engine.worker_settings import limits_of
 from batchwright.fabric.system import SystemChance, SystemClock
 from batchwright.ports.vendor import Answer
 from batchwright.settings import Settings
@@ -341,13 +343,13 @@ class _Look:
         )
 
     def _limits(self, subject: str) -> Checked:
-        limits = self.settings.limits.get(self.place.vendor)
+        limits = limits_of_pace(self.settings.pace).over(limits_of(self.place.vendor, vendor_limits(self.settings)))
         texts = [
             f"{number:,} {what}"
             for number, what in (
-                ((limits.rpm, "requests a minute"), (limits.tpm, "tokens a minute"), (limits.concurrency, "at once"))
-                if limits is not None
-                else ()
+                (limits.rpm, "requests a minute"),
+                (limits.tpm, "tokens a minute"),
+                (limits.concurrency, "at once"),
             )
             if number
         ]

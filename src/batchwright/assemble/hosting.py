@@ -10,8 +10,7 @@ from batchwright.assemble.machine import Machine, open_machine, open_store_of
 from batchwright.assemble.sweeping import swept
 from batchwright.assemble.tracing import tracing
 from batchwright.assemble.vendors import open_vendors
-from batchwright.assemble.workers import start_worker
-from batchwright.engine.worker_settings import LaneLimits
+from batchwright.assemble.workers import limits_of_pace, start_worker
 from batchwright.fabric.hosting import Say
 from batchwright.fabric.in_process import LoopWorker
 from batchwright.fabric.system import SystemChance
@@ -52,7 +51,13 @@ async def working(
     settings = machine.settings
     async with tracing(settings, say) as trace, open_vendors(settings, machine.clock, say=say) as vendors:
         worker = start_worker(
-            machine, vendors, say=say, asked=LaneLimits(), until_idle=until_idle, stays=stays, trace=trace
+            machine,
+            vendors,
+            say=say,
+            asked=limits_of_pace(settings.pace),
+            until_idle=until_idle,
+            stays=stays,
+            trace=trace,
         )
         try:
             yield worker

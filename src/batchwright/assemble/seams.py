@@ -11,8 +11,7 @@ from functools import partial
 from batchwright.assemble.machine import Machine, open_machine
 from batchwright.assemble.sweeping import swept
 from batchwright.assemble.vendors import open_vendors
-from batchwright.assemble.workers import start_worker
-from batchwright.engine.worker_settings import LaneLimits
+from batchwright.assemble.workers import limits_of_pace, start_worker
 from batchwright.fabric.system import SystemClock
 from batchwright.ports.object_files import ObjectFiles
 from batchwright.runner.interrupts import interrupts_of_process
@@ -34,7 +33,7 @@ class MachineWorkers:
         vendors = await self._stack.enter_async_context(
             open_vendors(self._machine.settings, self._machine.clock, say=self._say)
         )
-        asked = LaneLimits(concurrency=pace.concurrency, rpm=pace.rpm, tpm=pace.tpm, timeout_s=pace.timeout_s)
+        asked = limits_of_pace(pace)
         return start_worker(self._machine, vendors, say=self._say, asked=asked, only_batch=batch_id)
 
 

@@ -25,12 +25,11 @@ from batchwright.assemble.telling import telling_of_pauses, vendor_problems
 from batchwright.assemble.tracing import tracing
 from batchwright.assemble.vendors import open_vendors
 from batchwright.assemble.webhooks import delivering, webhook_targets
-from batchwright.assemble.workers import build_worker, host_worker
+from batchwright.assemble.workers import build_worker, host_worker, limits_of_pace
 from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.core.tenants import LOCAL_ACCOUNT, Scope, Tenant
 from batchwright.engine.single_calls import SingleCalls
 from batchwright.engine.worker import Worker
-from batchwright.engine.worker_settings import LaneLimits
 from batchwright.fabric.in_process import LoopWorker
 from batchwright.fabric.system import SystemClock
 from batchwright.ports.calls import CallReply, Calls
@@ -131,7 +130,7 @@ async def serve_until(
                 machine,
                 vendors,
                 say=log.say,
-                asked=LaneLimits(),
+                asked=limits_of_pace(settings.pace),
                 claims=request.works,
                 standing_by=standing_by,
                 figures=figures,

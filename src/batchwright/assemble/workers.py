@@ -13,6 +13,7 @@ from batchwright.engine.worker_settings import ANY_VENDOR, LaneLimits, WorkerSet
 from batchwright.fabric.in_process import Hosted, LoopWorker
 from batchwright.fabric.system import utc_day
 from batchwright.ports.observer import Trace, WorkerFigures
+from batchwright.runner.request import Pace
 from batchwright.settings import Settings
 from batchwright.vendors.registry import OpenVendors
 
@@ -29,12 +30,14 @@ def _worker_settings(settings: Settings, asked: LaneLimits) -> WorkerSettings:
 
 
 def vendor_limits(settings: Settings) -> dict[str, LaneLimits]:
-    pace = settings.pace
-    usual = LaneLimits(concurrency=pace.concurrency, rpm=pace.rpm, tpm=pace.tpm, timeout_s=pace.timeout_s)
-    return {ANY_VENDOR: usual} | {
+    return {ANY_VENDOR: limits_of_pace(settings.usual_pace)} | {
         name: LaneLimits(concurrency=limits.concurrency, rpm=limits.rpm, tpm=limits.tpm)
         for name, limits in settings.limits.items()
     }
+
+
+def limits_of_pace(pace: Pace) -> LaneLimits:
+    return LaneLimits(concurrency=pace.concurrency, rpm=pace.rpm, tpm=pace.tpm, timeout_s=pace.timeout_s)
 
 
 def start_worker(

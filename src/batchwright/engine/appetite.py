@@ -61,7 +61,7 @@ class Appetite:
         room_bytes = worker.settings.input_bytes_max - worker.floor.input_bytes
         if room_bytes <= 0:
             return None
-        hungry = {text for text, desk in worker.floor.desks.items() if not desk.blocked and desk.hungry}
+        hungry = {text for text, desk in worker.floor.desks.items() if not desk.blocked and desk.is_hungry(now_s)}
         full_lanes = self._sated_lanes(hungry) if hungry else frozenset()
         self._asks_elsewhere = bool(worker.floor.desks and not hungry and worker.floor.segments)
         if self._asks_elsewhere:

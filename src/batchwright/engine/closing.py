@@ -21,12 +21,16 @@ from batchwright.core.gate import GateRule
 from batchwright.core.quarantine import Quarantine
 from batchwright.core.spent_out import reason_kept
 from batchwright.engine.batch_context import BatchContext
+from batchwright.engine.desk import LaneDesk
 from batchwright.engine.open_segment import OpenSegment, SegmentDraft
 from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX
 from batchwright.ports.store import BatchSignals, LanePause, Release, SegmentKey
 
 if TYPE_CHECKING:
     from batchwright.engine.worker import Worker
+
+STILL_FOR_MS = 5_000
+"""For how long a segment is parked whose lanes stand still."""
 
 
 class Closing:
@@ -121,8 +125,10 @@ class Closing:
                 self._drop_if_empty(segment)
             elif segment.context.closing is None:
                 self._give_back(segment)  # also when what it was retired for is over: its rows have left the desks
-        if len(self._floor.segments) >= OPEN_SEGMENTS_MAX:
+        full = self._floor.input_bytes >= self._worker.settings.input_bytes_max
+        if full or len(self._floor.segments) >= OPEN_SEGMENTS_MAX:
             self._park_waiting(now_s)
+            self._park_still(now_s)
 
     def next_due_s(self, now_s: float) -> float:
         """The next moment at which `tidy` has something to do by the clock."""
@@ -241,6 +247,18 @@ class Closing:
             if segment.waiting and len(segment.waiting) == segment.open:
                 wait_s = min(segment.waiting.values()) - now_s
                 self._give_back(segment, not_before_ms=self._clock.now_ms() + max(1, int(wait_s * 1000)))
+
+    def _park_still(self, now_s: float) -> None:
+        """Frees places: of lanes that stand still one segment each is kept, for the probes, and the others are parked;
+        they would keep out rows of lanes that are well."""
+        kept: set[LaneDesk] = set()
+        for segment in list(self._floor.segments.values()):
+            desks = {queue.line.desk for queue in segment.queues.values()}
+            if segment.flights or not desks or not all(desk.lane.stands_still(now_s) for desk in desks):
+                continue
+            if desks <= kept:
+                self._give_back(segment, not_before_ms=self._clock.now_ms() + STILL_FOR_MS)
+            kept |= desks
 
     def _drop_if_empty(self, segment: OpenSegment) -> None:
         if segment.lost and not segment.flights and segment not in self._sender.changed:

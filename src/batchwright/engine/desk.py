@@ -233,10 +233,11 @@ class LaneDesk:
                 released = True
         return released
 
-    @property
-    def hungry(self) -> bool:
+    def is_hungry(self, now_s: float) -> bool:
         """Whether segments should be claimed for it. A claimed row is sent two checkpoints later at the earliest: one
-        claims it, the next reserves it."""
+        claims it, the next reserves it. While it stands still, one row is enough to find out whether that is over."""
+        if self.lane.stands_still(now_s) and (self.waiting or self.unsent()):
+            return False
         return self.room > 0
 
     @property

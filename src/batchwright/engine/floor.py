@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 from batchwright.core import row_map
 from batchwright.core.batch_spec import Destination, LaneKey, name_of_lane
@@ -98,20 +99,21 @@ class Floor:
         desk = context.desks.get(lane_text)
         if desk is None:
             key = LaneKey.parse(lane_text)
-            spec = context.spec
-            limits = LaneLimits(concurrency=spec.concurrency, rpm=spec.rpm, tpm=spec.tpm, timeout_s=spec.timeout_s)
-            desk = self.desk_at(key, destination_of(key, spec.destinations), now_s, limits=limits)
+            destination = destination_of(key, context.spec.destinations)
+            desk = self._desk_at(key, destination, now_s, limits=self._limits_of(key, context))
             context.desks[lane_text] = desk
+            self._limit(desk, now_s)
         return desk
 
-    def desk_at(
-        self, key: LaneKey, destination: Destination, now_s: float, *, limits: LaneLimits = NO_LIMITS
-    ) -> LaneDesk:
-        """The desk of a lane that leads there, made where there is none yet. `limits`: those of the batch it is for."""
+    def desk_at(self, key: LaneKey, destination: Destination, now_s: float) -> LaneDesk:
+        """The desk of a lane that leads there, for whoever belongs to no batch; made where there is none yet."""
+        return self._desk_at(key, destination, now_s, limits=self._limits_of(key))
+
+    def _desk_at(self, key: LaneKey, destination: Destination, now_s: float, *, limits: LaneLimits) -> LaneDesk:
+        """`limits`: if it is new."""
         name = name_of_lane(key, destination)
         desk = self.desks.get(name)
         if desk is None:
-            limits = self._limits(key, limits)
             ceiling = limits.concurrency or self._settings.concurrency
             settings = LaneSettings(
                 start=min(self._settings.concurrency_start, ceiling),
@@ -167,32 +169,34 @@ class Floor:
             desk.lane.pause(now_s - max(0, self._now_ms() - pause.since_ms) / 1000, pause.reason)
             desk.probe_at_s = now_s + left_s
 
-    def _limits(self, key: LaneKey, batch: LaneLimits) -> LaneLimits:
-        """What holds for a lane: this process's word, then the batch's, then the vendor's settings."""
+    def _limits_of(self, key: LaneKey, context: BatchContext | None = None) -> LaneLimits:
+        """What holds for a batch's rows there: this process's word, then the batch's, then the settings'."""
+        batch = NO_LIMITS
+        if context is not None:
+            spec = context.spec
+            batch = LaneLimits(concurrency=spec.concurrency, rpm=spec.rpm, tpm=spec.tpm, timeout_s=spec.timeout_s)
         return self._settings.asked.over(batch).over(limits_of(key.vendor, self._settings.vendor_limits))
+
+    def _limit(self, desk: LaneDesk, now_s: float) -> None:
+        """A lane keeps to what each of the batches that go there now asks for, and to what the settings say where none
+        does."""
+        users = [context for context in self.contexts.values() if desk in context.desks.values()]
+        wanted = [self._limits_of(desk.key, context) for context in users] or [self._limits_of(desk.key)]
+        limits = reduce(lambda one, other: one.beside(other, concurrency=self._settings.concurrency), wanted)
+        if limits == desk.limits:
+            return
+        desk.limits = limits
+        desk.lane.set_ceiling(limits.concurrency or self._settings.concurrency)
+        if not any(desk.lane.limits_per_minute) and (limits.rpm or limits.tpm):
+            desk.lane.set_share(now_s, 0)  # until the others have been told
+        desk.lane.set_rates(now_s, requests_per_minute=limits.rpm, tokens_per_minute=limits.tpm)
 
     def reload(self, settings: WorkerSettings, now_s: float) -> None:
         """Other limits of vendors, and other prices. What a batch or this process asked for itself stays."""
-        before, self._settings = self._settings, settings
+        self._settings = settings
         for desk in self.desks.values():
-            vendor = desk.key.vendor
             desk.price = self._find_price(desk.destination, desk.key.model)
-            was = limits_of(vendor, before.vendor_limits)
-            now = limits_of(vendor, settings.vendor_limits)
-            if was == now:
-                continue
-            had = desk.limits
-            limits = LaneLimits(
-                concurrency=now.concurrency if had.concurrency == was.concurrency else had.concurrency,
-                rpm=now.rpm if had.rpm == was.rpm else had.rpm,
-                tpm=now.tpm if had.tpm == was.tpm else had.tpm,
-                timeout_s=now.timeout_s if had.timeout_s == was.timeout_s else had.timeout_s,
-            )
-            desk.limits = limits
-            desk.lane.set_ceiling(limits.concurrency or settings.concurrency)
-            if not any(desk.lane.limits_per_minute) and (limits.rpm or limits.tpm):
-                desk.lane.set_share(now_s, 0)  # until the others have been told
-            desk.lane.set_rates(now_s, requests_per_minute=limits.rpm, tokens_per_minute=limits.tpm)
+            self._limit(desk, now_s)
 
     def find_suspect(self, now_s: float) -> tuple[LaneQueue, int] | None:
         """The first row that is to be out alone and could go now, and its queue."""
@@ -243,9 +247,11 @@ class Floor:
         context = segment.context
         context.segments -= 1
 
-    def leave(self, context: BatchContext) -> None:
+    def leave(self, context: BatchContext, now_s: float) -> None:
         """Drops a batch of which nothing is held: it is met anew, with fresh signals, at its next claim."""
         self.contexts.pop(context.batch_id, None)
+        for desk in context.desks.values():
+            self._limit(desk, now_s)
         for pair in [pair for pair in self.lane_sets if pair[0] == context.batch_id]:
             del self.lane_sets[pair]
 

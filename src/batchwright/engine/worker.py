@@ -446,7 +446,7 @@ class Worker:
         for context in list(self.floor.contexts.values()):
             told = context.paused or context.closing is not None or context.batch_id not in waiting
             if told and not (context.segments or context.in_flight or context.allowance_picousd):
-                self.floor.leave(context)
+                self.floor.leave(context, now_s)
                 if (trace := self.parts.trace) is not None:
                     signal = signals.get(context.batch_id)
                     settled = signal is not None and signal.settled

@@ -42,6 +42,16 @@ class LaneLimits:
             timeout_s=self.timeout_s or other.timeout_s,
         )
 
+    def beside(self, other: LaneLimits, *, concurrency: int) -> LaneLimits:
+        """What keeps to both; `concurrency` stands for one that is not set. An attempt has the longer of both times."""
+        unset = not (self.concurrency or other.concurrency)
+        return LaneLimits(
+            concurrency=0 if unset else min(self.concurrency or concurrency, other.concurrency or concurrency),
+            rpm=min(self.rpm or other.rpm, other.rpm or self.rpm),
+            tpm=min(self.tpm or other.tpm, other.tpm or self.tpm),
+            timeout_s=max(self.timeout_s, other.timeout_s) if self.timeout_s and other.timeout_s else 0.0,
+        )
+
 
 NO_LIMITS = LaneLimits()
 ANY_VENDOR = ""

@@ -100,6 +100,9 @@ class Settings:
     rpm: int = 0
     tpm: int = 0
     timeout_s: float = 0.0
+    pace: Pace = field(default_factory=Pace)
+    """Of these, what an option, the environment or .env says: it goes before the tables of vendors, which stand in the
+    same files as the others."""
     max_attempts: int = 5
     max_cost_picousd: int = -1
     """-1: no cap."""
@@ -150,7 +153,8 @@ class Settings:
         )
 
     @property
-    def pace(self) -> Pace:
+    def usual_pace(self) -> Pace:
+        """Of all lanes for which neither this command, a batch nor their vendor's table says another."""
         return Pace(concurrency=self.concurrency, rpm=self.rpm, tpm=self.tpm, timeout_s=self.timeout_s)
 
     def to_request(
@@ -278,6 +282,10 @@ def _settings(
         assert isinstance(sourced.value, type(default)), name  # what the table's reader gives
         return sourced.value
 
+    def said(name: str, default: T) -> T:
+        sourced = values.get(name)
+        return value(name, default) if sourced is not None and sourced.source.origin >= Origin.DOTENV else default
+
     prices, database, blobs = value("prices", ""), value("database", ""), value("blobs", "")
     checkpoint_s = CHECKPOINT_OF_BLOBS_S if blobs else CHECKPOINT_OF_DATABASE_S if database else CHECKPOINT_S
     model = value("model", "") or _implied_model(found.destinations)
@@ -321,6 +329,9 @@ def _settings(
         rpm=value("rpm", 0),
         tpm=value("tpm", 0),
         timeout_s=value("timeout", 0.0),
+        pace=Pace(
+            concurrency=said("concurrency", 0), rpm=said("rpm", 0), tpm=said("tpm", 0), timeout_s=said("timeout", 0.0)
+        ),
         max_attempts=value("max_attempts", 5),
         max_cost_picousd=value("max_cost", -1),
         deadline_s=value("deadline", 0.0),
