@@ -86,7 +86,7 @@ def test_retentions(value: str, seconds: float) -> None:
     assert values.read_retention(value) == seconds
 
 
-@pytest.mark.parametrize("value", ["3", "3 ", "0.5", 30, 1.5, "d", "", True, None])
+@pytest.mark.parametrize("value", ["3", "3 ", "0.5", 30, 1.5, "d", "", "1w", "1h30", "5ms", True, None])
 def test_what_is_no_retention(value: object) -> None:
     """A bare number may have been meant as days, and what it deletes is gone."""
     with pytest.raises(ValueError, match="expected a time"):

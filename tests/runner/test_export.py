@@ -22,6 +22,7 @@ from batchwright.runner.report import NOTHING_DONE
 from batchwright.runner.request import Delivery
 from batchwright.runner.seams import Seams
 from batchwright.wire.output_lines import OutputFormat
+from batchwright.wire.table_lines import ADDED
 from support.batch_samples import spec_of
 from support.memory_batches import MemoryBatch, MemoryBatches
 from support.runner_parts import HandInterrupts, KeptDisplay, MemoryLocks, ScriptedWorkers, SteppedClock, echo, refused
@@ -207,6 +208,13 @@ def test_anything_else_is_replaced_only_by_force(tmp_path: Path, content: bytes)
         check_delivery(Delivery(output=path), ())
     check_delivery(Delivery(output=path, command=typed, force=True), ())
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_table_of_answers_is_replaced_whatever_stands_between_its_columns(tmp_path: Path, delimiter: str) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text(delimiter.join(["id", "a, b; c" if delimiter == "\t" else "text", *ADDED]) + "\n")
+    check_delivery(Delivery(output=path), ())
 
 
 def test_what_is_empty_or_not_there_is_free(tmp_path: Path) -> None:

@@ -126,7 +126,11 @@ def test_another_schema_is_refused_in_a_sentence(empty: str) -> None:
         for look in (open_store, look_at_database, upgrade_store):
             with pytest.raises(StoreError, match=rf"says of no version.*was it emptied.*VALUES \('{HEAD}'\)"):
                 look(url)
-    execute(url, f"INSERT INTO {alembic_version.name} VALUES ('{HEAD}')")
+    execute(url, f"INSERT INTO {alembic_version.name} VALUES ('{HEAD}'), ('0000')")
+    for look in (open_store, look_at_database, upgrade_store):
+        with pytest.raises(StoreError, match="says of 2 versions that they made its tables"):
+            look(url)
+    execute(url, f"DELETE FROM {alembic_version.name} WHERE version_num = '0000'")
     assert upgrade_store(url) is False
 
 

@@ -61,7 +61,7 @@ def _way_text(source: Source, batch: BatchStatus, now: Directions, *, whole: boo
         return ""
     model, to, was = (shown_text(text, bound) for text, bound in zip(found, WAY_BOUNDS, strict=True))
     rows = f"rows of the model {model}" if model else "rows that name no model"
-    return f"{rows} now go {to} (before: {was})"
+    return f"{rows} now go {to or 'nowhere'}" + (f" (before: {was})" if was else "")
 
 
 def changed_options(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

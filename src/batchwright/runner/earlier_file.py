@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from batchwright.runner.compression import Damaged, decompressed, head_of, split_name
+from batchwright.wire.table import DELIMITERS
 from batchwright.wire.table_lines import ADDED
 
 HEAD_BYTES = 256 * 1024
@@ -88,8 +89,11 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 def _is_table(head: bytes) -> bool:
     first = head.split(b"\n", 1)[0].decode("utf-8", "replace")
-    names = next(csv.reader([first], strict=False), [])
-    last = names[-len(ADDED) :]
-    return len(last) == len(ADDED) and all(
-        name == added or name.startswith(f"{added}_") for name, added in zip(last, ADDED, strict=True)
-    )
+    for delimiter in DELIMITERS:
+        names = next(csv.reader([first], delimiter=delimiter, strict=False), [])
+        last = names[-len(ADDED) :]
+        if len(last) == len(ADDED) and all(
+            name == added or name.startswith(f"{added}_") for name, added in zip(last, ADDED, strict=True)
+        ):
+            return True
+    return False

@@ -38,7 +38,7 @@ def going_the_same_way(
 
 def first_difference(models: Iterable[set[str]], before: Directions, now: Directions) -> tuple[str, str, str] | None:
     """The first model whose rows go another way, and that way and the one before, of which what differs is told, as
-    texts; None: all go the same way."""
+    texts (empty: there is none); None: all go the same way."""
     for names in models:
         for name in sorted(names):
             was, is_now = find_ways(name, before), find_ways(name, now)
@@ -78,4 +78,4 @@ def _choice_text(choice: tuple[Way, int] | None, number: int, *, weighted: bool)
 
 
 def _to(ways: Ways | None) -> str:
-    return f"to {ways}" if ways is not None else "nowhere"
+    return f"to {ways}" if ways is not None else ""

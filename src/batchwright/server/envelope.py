@@ -21,6 +21,11 @@ def usd(picousd: int) -> msgspec.Raw:
     return msgspec.Raw(usd_text(picousd).encode())
 
 
+def known_usd(picousd: int, *, unknown: int) -> msgspec.Raw | None:
+    """The sum of what is known, beside so many answers of which nothing is; None: nothing is known of any."""
+    return usd(picousd) if picousd or not unknown else None
+
+
 def success(data: object, *, request_id: str, latency_ms: int, headers: Mapping[str, str] | None = None) -> Response:
     """`data` is anything msgspec can encode; `msgspec.Raw` goes in as it is."""
     body = {"ok": True, "data": data, "error": None, "metadata": _metadata(request_id, latency_ms)}

@@ -46,9 +46,13 @@ def read_count(value: object) -> int:
 
 def read_retention(value: object) -> float:
     """A time with its unit: what is deleted is gone, and a bare 30 may have been meant as days."""
-    if isinstance(value, int | float) or (isinstance(value, str) and re.fullmatch(r"[\d. ]+", value)):
-        raise ValueError(f'expected a time with its unit, such as "30d" or "12h", found {shown(value)}')
-    return read_duration(value)
+    try:
+        seconds = 0.0 if isinstance(value, int | float) or re.search(r"\d\s*$", str(value)) else read_duration(value)
+    except ValueError:
+        seconds = 0.0
+    if seconds < 1:
+        raise ValueError(f'expected a time of a second at least with its unit, "30d" or "12h", found {shown(value)}')
+    return seconds
 
 
 def read_port(value: object) -> int:

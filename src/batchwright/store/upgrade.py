@@ -79,7 +79,13 @@ def _revision(connection: Connection, connections: Connections) -> str | None:
         raise StoreError(
             f"{connections.name} is a database, but not one of batchwright. To begin anew, {connections.elsewhere}."
         )
-    found = connection.execute(select(alembic_version.c.version_num)).scalar_one_or_none() or ""
+    versions = connection.execute(select(alembic_version.c.version_num)).scalars().all()
+    if len(versions) > 1:
+        raise StoreError(
+            f"{connections.name} says of {len(versions)} versions that they made its tables ({', '.join(versions)}, in "
+            f"its table {alembic_version.name}); expected one. Delete the rows of the others."
+        )
+    found = versions[0] if versions else ""
     if not found and not metadata.tables.keys().isdisjoint(tables):
         raise StoreError(
             f"{connections.name} has tables, and its table {alembic_version.name} says of no version whose they are: "

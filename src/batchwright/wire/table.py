@@ -25,7 +25,7 @@ CUSTOM_ID = "custom_id"
 MAX_COLUMNS = 2_000
 """Far above any table a person made; a header above it is not one."""
 
-_DELIMITERS = (",", ";", "\t")
+DELIMITERS = (",", ";", "\t")
 
 
 class BadTable(UsageError):
@@ -132,7 +132,7 @@ class TableDecoder:
 
 def _find_delimiter(header: str) -> str:
     outside = "".join(header.split('"')[::2])
-    return max(_DELIMITERS, key=outside.count)
+    return max(DELIMITERS, key=outside.count)
 
 
 def _check_header(header: list[str]) -> tuple[str, ...]:

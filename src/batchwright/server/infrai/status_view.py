@@ -10,7 +10,7 @@ from batchwright.core import row_map
 from batchwright.core.failures import Flag
 from batchwright.core.fair_share import WEIGHT_ONE
 from batchwright.ports.batches import BatchStatus
-from batchwright.server.envelope import usd
+from batchwright.server.envelope import known_usd, usd
 from batchwright.server.pace import Pace
 from batchwright.server.service import Service
 from batchwright.server.watching import settled_count, version_of
@@ -52,7 +52,7 @@ def status_view(status: BatchStatus, pace: Pace) -> dict[str, object]:
         "settled_count": settled_count(status),
         "error_kinds": error_kinds(status),
         "flags": flags(status),
-        "cost_usd": usd(tally.cost_picousd),
+        "cost_usd": known_usd(tally.cost_picousd, unknown=tally.unpriced + tally.no_usage),
         "estimated_cost_usd": estimate(status),
         "unpriced_count": tally.unpriced + tally.no_usage,
         "possible_double_payments": tally.doubts,

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from batchwright.core.records import UsageKey, UsageSum
 from batchwright.server.asking import Ask
 from batchwright.server.capabilities import COUNT, TEXT, Schema, shape
-from batchwright.server.envelope import usd
+from batchwright.server.envelope import known_usd
 
 DAYS = 30
 MAX_DAYS = 400
@@ -125,6 +125,6 @@ def _numbers(used: UsageSum) -> dict[str, object]:
         "completion_tokens": used.completion_tokens,
         "cached_tokens": used.cached_tokens,
         "total_tokens": used.prompt_tokens + used.completion_tokens,
-        "cost_usd": usd(used.cost_picousd),
+        "cost_usd": known_usd(used.cost_picousd, unknown=used.unpriced + used.no_usage),
         "unpriced_count": used.unpriced + used.no_usage,
     }
