@@ -40,8 +40,9 @@ def test_list_is_newest_first_and_plain_in_a_pipe(mixed: Machine, invoke: Invoke
     assert first[:8] == [SECOND, "completed", "2", "0", "0", "0", "2", "0.004"]
     assert second[:7] == [FIRST, "running", "2", "2", "1", "1", "6"]
     assert result.stderr == ""
-    only = [json.loads(line) for line in invoke("list", "--json", "--limit", "1").stdout.splitlines()]
-    assert [one["batch_id"] for one in only] == [SECOND]
+    shorter = invoke("list", "--json", "--limit", "1")
+    assert [json.loads(line)["batch_id"] for line in shorter.stdout.splitlines()] == [SECOND]
+    assert shorter.stderr == "There are more than the newest 1; older ones: --limit 10.\n"
 
 
 def test_a_priority_and_a_share_are_shown_where_there_is_one(

@@ -38,13 +38,15 @@ SHOWN_LINES = 5
 SHOWN_FINDINGS = 100
 
 EPILOG = """\b
-Exit codes: 0 every row answered; 1 our fault; 2 usage or input refused; 3 some rows without success;
-4 none succeeded, expired or cancelled; 5 paused; 130 interrupted.
+Exit codes: 0 every row answered; 1 our fault; 2 usage or input refused;
+3 some rows without success; 4 none succeeded, expired or cancelled; 5 paused;
+130 interrupted.
 
 \b
 A batch's ID may be shortened to a unique prefix; @last is the newest.
-Settings: options, then BATCHWRIGHT_... variables, .env, batchwright.toml, the user's config.toml.
-State: the folder in BATCHWRIGHT_HOME, else the platform's folder for user data."""
+Settings: options, then BATCHWRIGHT_... variables, .env, batchwright.toml,
+the user's config.toml.
+State: the folder in BATCHWRIGHT_HOME, else the platform's for user data."""
 
 
 def code_of_call(call: Callable[[], Any]) -> int:

@@ -30,12 +30,13 @@ COLUMNS = (
 ACCOUNT = Column(heading="ACCOUNT", cut_to=8)
 PRIORITY = Column(heading="PRIORITY", short="PRIO", leaves=2)
 """In a table only where some batch has one."""
+MOST = 10_000
 TOLD_IDLE = 5
 """Of so many idle batches the command that goes on is told."""
 
 
 @click.command(name="list")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, help="Batches, at most. [default: 20]")
+@click.option("--limit", type=click.IntRange(1, MOST), default=20, help="Batches, at most. [default: 20]")
 @click.option("--source", metavar="FILE", help="Only batches of this input file. [default: all]")
 @click.option(
     "--chunks",
@@ -67,7 +68,11 @@ def list_command(limit: int, source: str | None, chunks: bool, as_json: bool, **
 
     settings = options.load_settings(given)
     path = str(object_url(source) or Path(source).resolve()) if source else ""
-    found = with_batches(settings, lambda batches: batches.find(source=path, limit=limit, chunks=chunks))
+    read = with_batches(settings, lambda batches: batches.find(source=path, limit=limit + 1, chunks=chunks))
+    found = read[:limit]
+    if len(read) > limit:
+        older = f"; older ones: --limit {min(10 * limit, MOST)}" if limit < MOST else ""
+        say(f"There are more than the newest {limit}{older}.")
     if as_json:
         for status in found:
             screen.print_json(status_json(status, typed_command()))

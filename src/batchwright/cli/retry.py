@@ -71,7 +71,7 @@ def retry_command(batch: str, **given: Any) -> int:
         begun = (
             f"{plural(rows, 'row')} in a new round"
             if rows
-            else "no row that can be sent again is like that; none is sent"
+            else "it has no such row that could be sent again; none is sent"
         )
         say(f"{batch_id}: {begun}.")
         return batch_id, rows

@@ -56,6 +56,7 @@ def validate_command(source: str, **given: Any) -> int:
 def _print_text(report: ValidationReport) -> None:
     from batchwright.cli import screen
     from batchwright.core.batch_spec import LaneKey
+    from batchwright.runner.figures import plural
     from batchwright.runner.validation import OTHERS
 
     for finding in report.findings:
@@ -65,10 +66,10 @@ def _print_text(report: ValidationReport) -> None:
             click.echo(f"{finding.line}\t{finding.code}\t{screen.safe_text(finding.message)}")
     if report.total > len(report.findings):
         say(f"and {report.total - len(report.findings):,} findings more")
-    lines = f"{report.rows:,} rows, {report.blank:,} blank lines"
+    lines = f"{plural(report.rows, 'row')}, {plural(report.blank, 'blank line')}"
     say(
-        f"{report.name}: {lines}; {report.sendable:,} rows can be sent ({report.body_bytes:,} bytes of bodies), "
-        f"{report.refused:,} cannot."
+        f"{report.name}: {lines}; {plural(report.sendable, 'row')} can be sent "
+        f"({report.body_bytes:,} bytes of bodies), {report.refused:,} cannot."
     )
     for text, rows in sorted(report.lanes.items(), key=lambda pair: -pair[1]):
         if text == OTHERS:

@@ -13,6 +13,7 @@ A row that failed is a `RowResult` with `ok` False, never an exception.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 
 from batchwright.client import calls, replies
@@ -284,17 +285,24 @@ class AsyncBatches:
             if broken > 1:
                 raise BadReply(f"the events of {batch_id} end before the batch does")
 
-    async def wait(self, batch_id: str) -> Batch:
-        """Returns once the batch has ended. A state that nobody has told us of is one that still runs.
+    async def wait(self, batch_id: str, *, timeout_s: float = math.inf) -> Batch:
+        """Returns once the batch has ended. One that is paused has not: it waits for a person, or for more money. A
+        state that nobody has told us of is one that still runs.
 
-        Raises NoSuchBatchThere.
+        Raises NoSuchBatchThere, and TimeoutError, which says how the batch stands, after `timeout_s`.
         """
         clock = self._asker.clock
+        until_s = clock.now_s() + timeout_s
         while True:
             asked_s = clock.now_s()
-            batch = await self.get(batch_id, wait_s=LONG_POLL_S)
+            batch = await self.get(batch_id, wait_s=max(0.0, min(LONG_POLL_S, until_s - asked_s) // 1))
             if batch.terminal:
                 return batch
+            if clock.now_s() >= until_s:
+                why = f" ({batch.paused_reason})" if batch.paused_reason else ""
+                raise TimeoutError(
+                    f"{batch_id} is {batch.state}{why} after {timeout_s:g} s, {batch.pending_count:,} rows open"
+                )
             if clock.now_s() - asked_s < POLL_S:
                 await clock.sleep(POLL_S)
 

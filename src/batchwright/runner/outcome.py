@@ -129,7 +129,7 @@ def with_word_of_export(outcome: RunOutcome, delivery: Delivery, *, wrote: bool 
         else commands.export(batch_id, delivery)
     )
     # Whether a run has written them, or will, is not known to one who looks on.
-    unless = " where no run has" if delivery.nothing and not wrote else ""
+    unless = "" if wrote else " where no run has"
     word = f"The answers are kept. This writes them{unless}: {how}"
     return replace(outcome, closing=(*outcome.closing, word))
 

@@ -51,7 +51,7 @@ def judge_listing(place: Destination, listing: Listing, *, answers: bool, ask: s
             return passed(subject, f"{url} answers; it lists no model")
         return warned(subject, f"{url} lists no model", "a list of models, which shows what it serves", remedy=ask)
     if listing.models is not None:
-        return passed(subject, f"{url} lists {len(listing.models):,} models")
+        return passed(subject, f"{url} lists {len(listing.models):,} model{'s' * (len(listing.models) != 1)}")
     said = answer.message or f"HTTP {answer.http_status}"
     if answer.kind is None:
         found = f"{url} answers, but {MODELS} holds no list of models"
