@@ -235,8 +235,9 @@ class LaneDesk:
 
     def is_hungry(self, now_s: float) -> bool:
         """Whether segments should be claimed for it. A claimed row is sent two checkpoints later at the earliest: one
-        claims it, the next reserves it. While it stands still, one row is enough to find out whether that is over."""
-        if self.lane.stands_still(now_s) and (self.waiting or self.unsent()):
+        claims it, the next reserves it. While it stands still, one row is enough to find out whether that is over: one
+        that does not wait for an attempt of its own."""
+        if self.lane.stands_still(now_s) and self.unsent():
             return False
         return self.room > 0
 
