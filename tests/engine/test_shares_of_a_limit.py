@@ -194,3 +194,23 @@ def test_a_lane_keeps_to_what_each_batch_on_it_asks_for_while_it_is_there() -> N
     store.close()
     assert took_s["bound"] > 10 > took_s["free"] + took_s["again"]
     assert peaks["bound"] <= 2 < min(peaks["free"], peaks["again"])
+
+
+def test_no_batch_asks_for_more_at_once_than_a_vendor_can_work_on() -> None:
+    store = open_store(":memory:")
+    peak = [0]
+
+    async def scene(fleet: Fleet) -> None:
+        worker = fleet.start("w").worker
+        for name, concurrency in (("first", 0), ("more", 100), ("less", 2), ("again", 0)):
+            submit(store, name, [new_segment(0, 40)], msgspec.structs.replace(spec(), concurrency=concurrency))
+
+            def ended(name: str = name) -> bool:
+                peak[0] = max(peak[0], worker.sender.in_flight)
+                return store.get_batch(name).facts.settled
+
+            await until(ended, at_most_s=120, step_s=0.01)
+
+    run_fleet(scene, store, MinuteVendor(1_000_000, max_in_flight=4))
+    store.close()
+    assert peak == [4]

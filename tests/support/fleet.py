@@ -48,6 +48,8 @@ class MinuteVendor:
     per_minute: int
     latency_s: float = 0.2
     states: bool = False
+    max_in_flight: int = 0
+    """As a local server's slots; 0: no bound of its own."""
     sent: list[tuple[float, str, bool]] = field(default_factory=list)
     """(second, worker, whether it was let through), of every request."""
     on_body: Callable[[str, bytes], None] = lambda worker, body: None
@@ -109,7 +111,7 @@ class _Desk:
         return ""
 
     async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Any:
-        return _Line(self, destination.vendor)
+        return _Line(self, destination.vendor, self._vendor.max_in_flight)
 
     def send(self, name: str, body: bytes, on_end: Callable[[Answer], None]) -> _Call:
         assert not self.dead, "a dead process sends nothing"

@@ -193,6 +193,12 @@ class LaneDesk:
             or any(line.unsent() for line in self.lines)
         )
 
+    def set_ceiling(self, usual: int) -> None:
+        """Rows at once: what its limits say, `usual` where they say nothing, and no more than its vendor can work on."""
+        ceiling = self.limits.concurrency or usual
+        bound = self.vendor.max_in_flight if self.vendor is not None else 0
+        self.lane.set_ceiling(min(bound, ceiling) if bound else ceiling)
+
     def line_of(self, context: BatchContext) -> BatchLine:
         for line in self.lines:
             if line.context is context:

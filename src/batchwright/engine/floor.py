@@ -186,7 +186,7 @@ class Floor:
         if limits == desk.limits:
             return
         desk.limits = limits
-        desk.lane.set_ceiling(limits.concurrency or self._settings.concurrency)
+        desk.set_ceiling(self._settings.concurrency)
         if not any(desk.lane.limits_per_minute) and (limits.rpm or limits.tpm):
             desk.lane.set_share(now_s, 0)  # until the others have been told
         desk.lane.set_rates(now_s, requests_per_minute=limits.rpm, tokens_per_minute=limits.tpm)

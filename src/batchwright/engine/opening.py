@@ -63,9 +63,7 @@ class Opening:
         except Exception as error:
             worker.fail(error)
         else:
-            bound = desk.vendor.max_in_flight
-            if bound:
-                desk.lane.set_ceiling(min(bound, desk.limits.concurrency or worker.settings.concurrency))
+            desk.set_ceiling(worker.settings.concurrency)
         finally:
             desk.opening = False
             worker.heart.shares.look(worker.parts.clock.now_s())

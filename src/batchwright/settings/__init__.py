@@ -272,19 +272,28 @@ def _asked_for(found: endpoints.Endpoints) -> str:
     return last.vendor if last is not None and last.protocol is not VendorProtocol.SIMULATED else ""
 
 
+def _value(values: Mapping[str, Sourced[object]], name: str, default: T) -> T:
+    sourced = values.get(name)
+    if sourced is None:
+        return default
+    assert isinstance(sourced.value, type(default)), name  # what the table's reader gives
+    return sourced.value
+
+
+def _pace(values: Mapping[str, Sourced[object]]) -> Pace:
+    return Pace(
+        concurrency=_value(values, "concurrency", 0),
+        rpm=_value(values, "rpm", 0),
+        tpm=_value(values, "tpm", 0),
+        timeout_s=_value(values, "timeout", 0.0),
+    )
+
+
 def _settings(
     values: Mapping[str, Sourced[object]], found: endpoints.Endpoints, ordered: list[Layer], *, variables: Variables
 ) -> Settings:
     def value(name: str, default: T) -> T:
-        sourced = values.get(name)
-        if sourced is None:
-            return default
-        assert isinstance(sourced.value, type(default)), name  # what the table's reader gives
-        return sourced.value
-
-    def said(name: str, default: T) -> T:
-        sourced = values.get(name)
-        return value(name, default) if sourced is not None and sourced.source.origin >= Origin.DOTENV else default
+        return _value(values, name, default)
 
     prices, database, blobs = value("prices", ""), value("database", ""), value("blobs", "")
     checkpoint_s = CHECKPOINT_OF_BLOBS_S if blobs else CHECKPOINT_OF_DATABASE_S if database else CHECKPOINT_S
@@ -329,9 +338,7 @@ def _settings(
         rpm=value("rpm", 0),
         tpm=value("tpm", 0),
         timeout_s=value("timeout", 0.0),
-        pace=Pace(
-            concurrency=said("concurrency", 0), rpm=said("rpm", 0), tpm=said("tpm", 0), timeout_s=said("timeout", 0.0)
-        ),
+        pace=_pace({name: one for name, one in values.items() if one.source.origin >= Origin.DOTENV}),
         max_attempts=value("max_attempts", 5),
         max_cost_picousd=value("max_cost", -1),
         deadline_s=value("deadline", 0.0),
