@@ -194,7 +194,7 @@ class LaneDesk:
         )
 
     def set_ceiling(self, usual: int) -> None:
-        """Rows at once: what its limits say, `usual` where they say nothing, and no more than its vendor can work on."""
+        """Rows at once: what its limits say, else `usual`, and no more than its vendor can work on."""
         ceiling = self.limits.concurrency or usual
         bound = self.vendor.max_in_flight if self.vendor is not None else 0
         self.lane.set_ceiling(min(bound, ceiling) if bound else ceiling)
