@@ -81,10 +81,9 @@ def test_workers_are_shown_drained_and_lanes_closed_and_opened(command: CommandL
 
         closed = command("lanes", "pause", "scripted/m", "--reason", "odd answers")
         assert (closed.code, "is the name right?" in closed.err) == (0, False)
-        vendor.set(hold=False)  # what was out comes back; nothing follows
-        status = service.status(batch_id, wait=20)
-        while status["state"] != "paused":
-            status = service.status(batch_id, wait=20, seen=status["version"])
+        service.until(batch_id, lambda status: "quarantined" in [wait["cause"] for wait in status["waiting"]])
+        vendor.set(hold=False)  # what was out comes back; nothing follows, for the worker has heard of it
+        status = service.until(batch_id, lambda status: bool(status["state"] == "paused"))
         assert "quarantined: odd answers" in str(status["pauses"])
         assert 'batchwright_quarantines{vendor="scripted"} 1\n' in service.client.get("/metrics").text
         sent = len(vendor.hits)

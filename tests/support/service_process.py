@@ -9,6 +9,8 @@ with ServiceProcess(command, vendor) as service:       # `--port 0`: the address
 from __future__ import annotations
 
 import signal
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -90,10 +92,19 @@ class ServiceProcess:
         data: dict[str, Any] = answer.json()["data"]
         return data
 
-    def ended(self, batch_id: str) -> dict[str, Any]:
-        while not (status := self.status(batch_id, wait=LONG_POLL_S))["terminal"]:
+    def until(self, batch_id: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The batch's status once this holds of it; a batch that has ended, and a service that has, change no more."""
+        until_s = time.monotonic() + PATIENCE_S
+        status = self.status(batch_id)
+        while not condition(status):
+            assert time.monotonic() < until_s, f"it never came true; the last status: {status}"
+            assert not status["terminal"], f"it ended before that came true: {status}"
             assert self.running.process.poll() is None
+            status = self.status(batch_id, wait=LONG_POLL_S, seen=status["version"])
         return status
+
+    def ended(self, batch_id: str) -> dict[str, Any]:
+        return self.until(batch_id, lambda status: bool(status["terminal"]))
 
     def results(self, batch_id: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []
