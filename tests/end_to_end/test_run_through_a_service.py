@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from batchwright.assemble.vendors import SERVICE_FOLDER
 from support.command_line import CommandLine, Ended, Started, chat_row, content
 from support.scripted_service import KEY, ScriptedService
 from support.scripted_vendor import ScriptedVendor
@@ -102,6 +103,23 @@ def test_replies_that_are_lost_cost_nothing(machine: CommandLine, service: Scrip
     ended = run(machine, service)
     assert ended.code == 0, ended.err
     check_all(machine, service, 40)
+
+
+def test_a_journal_that_cannot_be_written_keeps_rows_waiting_and_ends_none(
+    machine: CommandLine, service: ScriptedService
+) -> None:
+    """Nothing is submitted that is not in it."""
+    machine.write("in.jsonl", rows(20))
+    in_its_way = machine.state / SERVICE_FOLDER
+    in_its_way.parent.mkdir(parents=True)
+    in_its_way.touch()
+    running = start(machine, service)
+    running.wait_for("Rows are not sent before it is; make room")
+    assert not service.submits
+    in_its_way.unlink()
+    ended = running.end()
+    assert ended.code == 0, ended.err
+    check_all(machine, service, 20)
 
 
 def test_odd_replies_are_understood(machine: CommandLine, service: ScriptedService) -> None:

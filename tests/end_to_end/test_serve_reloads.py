@@ -71,7 +71,7 @@ def test_new_submits_go_by_the_new_file_and_a_broken_one_changes_nothing(
 
         service.write_project("grace = '2s'\n" + table(vendor))
         service.reload()
-        service.running.wait_for("Changes of grace_s take a restart")
+        service.running.wait_for("Changes of grace take a restart")
         assert service.client.get("/healthz").status_code == 200
 
 

@@ -55,7 +55,7 @@ def test_what_one_place_holds_another_cannot_take(tmp_path: Path, url: str) -> N
 def test_on_a_file_they_are_the_folders_own(tmp_path: Path) -> None:
     async def alone() -> None:
         places = Places(tmp_path, environment={"BATCHWRIGHT_HOME": str(tmp_path / "state")})
-        async with open_machine(places.load(simulate=True)) as machine, open_locks(machine) as locks:
+        async with open_machine(places.load(simulate=True)) as machine, open_locks(machine, print) as locks:
             assert locks is machine.locks
 
     asyncio.run(alone())

@@ -300,6 +300,17 @@ def test_accounts_behind_full_lanes_cost_those_with_free_ones_nothing(store: Sto
     assert len(worker.claim(40)) == 30
 
 
+def test_accounts_that_have_enough_are_left_out_however_urgent(store: Store) -> None:
+    for number in range(30):
+        fill(store, f"enough{number}", 2, deadline_ms=NOW_MS + 1_000 if number % 2 else 0)
+    fill(store, "new", 2)
+    worker = Worker(store)
+    enough = frozenset(f"enough{number}" for number in range(30))
+    assert owners(worker.claim(5, but_accounts=enough)) == ["new"] * 2
+    assert worker.claim(5, but_accounts=enough) == []
+    assert len(worker.claim(80)) == 60
+
+
 def test_an_account_whose_batches_stand_still_leaves_the_queue_and_comes_back(store: Store) -> None:
     paused, closing = fill(store, "paused", 2), fill(store, "closing", 2)
     fill(store, "open", 1)

@@ -6,6 +6,8 @@ import asyncio
 import re
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
@@ -243,3 +245,18 @@ def test_none_is_an_option_that_was_not_given(tmp_path: Path) -> None:
     nothing = dict.fromkeys(set(Options.__annotations__) - {"simulate", "home", "progress"})
     results = batchwright.run(rows(1), **nothing, simulate=True, home=tmp_path, progress="none")  # type: ignore[arg-type]
     assert len(results) == 1
+
+
+def test_the_callers_loop_keeps_its_own_threads(tmp_path: Path) -> None:
+    executor = ThreadPoolExecutor(7)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(executor)
+        results = await batchwright.run_async(rows(3), simulate=True, home=tmp_path, progress="none")
+        assert [result.index async for result in results] == [0, 1, 2]
+        assert (await loop.run_in_executor(None, threading.current_thread)).name.startswith(
+            executor._thread_name_prefix
+        )
+
+    asyncio.run(main())

@@ -182,3 +182,17 @@ def test_a_batch_that_is_deleted_meanwhile_has_no_end(tmp_path: Path) -> None:
         assert not rest.endswith(b"0\r\n\r\n"), "the end that says it is whole"
         assert any("broken off" in text for text in service.said)
         assert service.get(f"{BATCH}/export/{batch_id}.jsonl").status_code == 404
+
+
+def test_the_count_beside_the_content_is_that_of_its_lines(scripted: RunningService, vendor: ScriptedVendor) -> None:
+    """While rows end: what was counted before the lines were read is another number."""
+    vendor.set(latency_s=0.01)
+    batch_id = scripted.submit(chats(600))
+    seen = set()
+    status = scripted.status(batch_id)
+    while not status["terminal"]:
+        data = scripted.post(f"{BATCH}/export/{batch_id}").json()["data"]
+        assert data["row_count"] == data["content"].count("\n")
+        seen.add(data["row_count"])
+        status = scripted.status(batch_id)
+    assert len(seen) > 1

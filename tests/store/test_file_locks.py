@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -141,3 +143,20 @@ def test_a_lock_that_cannot_be_looked_at_is_not_taken_for_free(tmp_path: Path) -
     path.symlink_to(path.name)
     with pytest.raises(StoreError, match="cannot be looked at"):
         locks.is_free("one")
+
+
+def test_a_lock_that_could_not_be_written_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk: whoever tries again, in this very process too, must not meet it."""
+    locks = FileLocks(tmp_path)
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(StoreError, match="No space left"):
+            locks.take("worker-w-1", holder="process 1")
+    assert locks.is_free("worker-w-1")
+    lock = locks.take("worker-w-1", holder="process 1")
+    assert lock is not None
+    lock.release()

@@ -256,3 +256,21 @@ def test_a_row_that_is_refused_is_not_shown(tmp_path: Path) -> None:
     assert "INSERT INTO blob" in shown, "which statement it was is told"
     assert SECRET not in shown
     store.close()
+
+
+def test_a_file_that_another_keeps_locked_is_explained_where_pages_are_given_back_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That goes to the driver's own cursor, past what explains the others' errors."""
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 1)
+    path = tmp_path / "batchwright.db"
+    open_store(path).close()
+    connections = sqlite.SqliteConnections(path)
+    other = SQLITE.connect(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        with pytest.raises(StoreError, match="has kept it locked"):
+            connections.give_back_pages()
+    finally:
+        other.close()
+        connections.close()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 
+from batchwright.assemble.beside import beside
 from batchwright.assemble.machine import Machine
 from batchwright.assemble.shared_locks import open_locks
 from batchwright.core.tenants import Tenant
@@ -14,12 +14,12 @@ from batchwright.core.worker_id import WorkerId
 from batchwright.engine.file_intake import FileIntakeParts, FileIntakes
 from batchwright.engine.files import StoreFiles
 from batchwright.ports.file_batches import Files
-from batchwright.server.service import Ceilings
+from batchwright.server.service import Ceilings, Offers
 
 
 @asynccontextmanager
 async def open_files(
-    machine: Machine, ceilings: Ceilings, say: Callable[[str], None]
+    machine: Machine, offers: Offers, ceilings: Ceilings, say: Callable[[str], None]
 ) -> AsyncIterator[Callable[[Tenant], Files]]:
     """Each account's files. What other processes left half taken in is gone on with; what this one has not finished at
     the end is left to the next."""
@@ -28,7 +28,9 @@ async def open_files(
     upload_lock = f"uploads-{owner.name}-{owner.incarnation}"
     held = machine.locks.take(upload_lock, holder=holder)
     assert held is not None, "a fresh incarnation's lock cannot be taken already"
-    async with open_locks(machine) as locks:
+    async with AsyncExitStack() as stack:
+        stack.callback(held.release)
+        locks = await stack.enter_async_context(open_locks(machine, say))
         intakes = FileIntakes(
             FileIntakeParts(
                 store=machine.store,
@@ -37,7 +39,7 @@ async def open_files(
                 locks=locks,
                 holder=holder,
                 find_price=machine.find_price,
-                model=machine.settings.model,
+                model_of=lambda: offers.model,
                 max_rows=ceilings.rows,
                 max_row_bytes=ceilings.row_bytes,
                 claimable=machine.batches.claimable,
@@ -45,7 +47,6 @@ async def open_files(
                 outages=machine.outages,
             )
         )
-        running = asyncio.create_task(intakes.run(), name="intakes of files")
 
         def files_of(tenant: Tenant) -> Files:
             batches = machine.batches.of(tenant)
@@ -62,10 +63,5 @@ async def open_files(
                 intakes=intakes,
             )
 
-        try:
+        async with beside("intake of files", intakes.run, clock=machine.clock, say=say):
             yield files_of
-        finally:
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
-            held.release()

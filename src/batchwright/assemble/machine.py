@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
@@ -28,7 +26,6 @@ from batchwright.store.open import answers_within_s, open_store, shown_url
 
 MS = 1000
 TOLD_AFTER_S = 1.5
-THREADS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,15 +50,11 @@ class Machine:
 
 
 @asynccontextmanager
-async def open_machine(
-    settings: Settings, *, threads: int = THREADS, say: Callable[[str], None] | None = None
-) -> AsyncIterator[Machine]:
+async def open_machine(settings: Settings, *, say: Callable[[str], None] | None = None) -> AsyncIterator[Machine]:
     """Opens the state folder and makes one pass of the sweeper, so that what fell due meanwhile has happened. `say` is
     told, on another thread, where that takes long; None: stderr is."""
     clock, chance, locks = SystemClock(), SystemChance(), FileLocks(settings.state_dir)
     host = _host(settings, locks, chance)
-    # Each thread may keep a connection, a page cache and zstd contexts of its own: few of them.
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads, thread_name_prefix="work"))
     with told_if_late(settings, say or _say_on_stderr):
         store = open_store_of(settings, chance)
     owner = WorkerId(f"{host}-{os.getpid()}", chance.hex_id(8))

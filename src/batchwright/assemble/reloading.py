@@ -11,8 +11,10 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
+from batchwright.assemble.beside import beside
 from batchwright.assemble.local import has_local
 from batchwright.assemble.machine import Machine
 from batchwright.assemble.workers import vendor_limits
@@ -24,6 +26,13 @@ from batchwright.vendors.registry import OpenVendors
 
 NEEDS_RESTART = (
     "state_dir",
+    "database",
+    "blobs",
+    "blobs_endpoint",
+    "blobs_region",
+    "blobs_virtual_host",
+    "blobs_encryption",
+    "pace",
     "serving",
     "transport",
     "lease_s",
@@ -32,6 +41,12 @@ NEEDS_RESTART = (
     "checkpoint_interval_s",
 )
 """Fields of `Settings` that a running service goes on with as it began."""
+_SAID = {"pace": "limits in .env (those of a settings file take effect)", "grace_s": "grace", "lease_s": "lease"} | {
+    "heartbeat_s": "heartbeat",
+    "checkpoint_interval_s": "checkpoint_interval",
+    "serving": "[serve]",
+}
+"""What a person knows them as, where that is another word."""
 
 
 @dataclass(slots=True)
@@ -72,22 +87,22 @@ async def reloading(hangups: Hangups | None, what: Reloaded, settings: Settings)
     if hangups is None:
         yield
         return
-    answering = asyncio.create_task(_answer(hangups, what, settings), name="hangups")
-    try:
+    read = [settings]
+    async with beside(
+        "reading of settings", partial(_answer, hangups, what, read), clock=what.machine.clock, say=what.say
+    ):
         yield
-    finally:
-        answering.cancel()
-        await asyncio.wait([answering])
 
 
-async def _answer(hangups: Hangups, what: Reloaded, before: Settings) -> None:
+async def _answer(hangups: Hangups, what: Reloaded, read: list[Settings]) -> None:
+    """`read`: the settings that hold, alone in a list, for whoever answers next."""
     while True:
         await hangups.asked.wait()
         hangups.asked.clear()
         try:
             now = hangups.load()
             local = await asyncio.to_thread(has_local, now)
-            before = _apply(now, before, what, has_local=local)
+            read[0] = _apply(now, read[0], what, has_local=local)
         except BatchwrightError as error:
             what.say(f"The settings were not read again, what was read before holds: {error}")
 
@@ -100,7 +115,7 @@ def _apply(now: Settings, before: Settings, what: Reloaded, *, has_local: bool) 
     variables = now.variables
     what.vendors.renew(now.key_values(), variables.dotenv, variables.dotenv_file)
     what.worker.reload(vendor_limits(now))
-    later = [name for name in NEEDS_RESTART if getattr(now, name) != getattr(before, name)]
+    later = [_SAID.get(name, name) for name in NEEDS_RESTART if getattr(now, name) != getattr(before, name)]
     places = ", ".join(
         f"{place.vendor} ({place.unusable})" if place.unusable else place.vendor for place in now.destinations
     )

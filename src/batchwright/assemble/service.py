@@ -13,6 +13,7 @@ from importlib.metadata import version
 
 import uvicorn
 
+from batchwright.assemble.beside import beside
 from batchwright.assemble.connections import bounded_protocol
 from batchwright.assemble.files import open_files
 from batchwright.assemble.keys import new_key
@@ -50,6 +51,7 @@ from batchwright.server.watching import Watching
 from batchwright.settings import Settings
 
 THREADS = 4
+"""Beside the loop that it is to be run on (`fabric.own_process.own_loop`)."""
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
 INTERRUPTED = 130
@@ -109,7 +111,7 @@ async def serve_until(
     """Serves until `interrupts` counts one, or the service or its worker ends by itself."""
     log = ServiceLog(settings.serving.log, clock=SystemClock(), write=say, show=show)
     async with (
-        open_machine(settings, threads=THREADS, say=log.say) as machine,
+        open_machine(settings, say=log.say) as machine,
         swept(machine, log.say, retention_s=settings.serving.retention_s),
         AsyncExitStack() as stack,
     ):
@@ -152,7 +154,7 @@ async def serve_until(
             works=request.works,
             figures=figures,
         )
-        files_of = await stack.enter_async_context(open_files(machine, request.ceilings, log.say))
+        files_of = await stack.enter_async_context(open_files(machine, offers, request.ceilings, log.say))
         targets = stack.enter_context(webhook_targets(settings))
         await stack.enter_async_context(delivering(machine, targets, log.say))
         service = _service(machine, (files_of, calls, targets), offers, request, (insight, log))
@@ -190,11 +192,14 @@ async def _until_interrupted(
     server.should_exit = True
     watching.end()
     now = asyncio.create_task(_now(server, worker, interrupts), name="second interrupt")
-    await worker.stop(grace=True)
-    await serving
-    now.cancel()
-    interrupted.cancel()
+    try:
+        await worker.stop(grace=True)
+        await asyncio.wait([serving, working])
+    finally:
+        now.cancel()
+        interrupted.cancel()
     await working  # raises what ended the worker
+    await serving
 
 
 async def _now(server: _Server, worker: LoopWorker, interrupts: CountedInterrupts) -> None:
@@ -219,12 +224,10 @@ async def _uses_written(machine: Machine, doorkeeper: Doorkeeper, say: Callable[
             await machine.clock.sleep(USES_EVERY_S)
             await write()
 
-    writing = asyncio.create_task(go_on(), name="last uses of keys")
     try:
-        yield
+        async with beside("writing of keys' uses", go_on, clock=machine.clock, say=say):
+            yield
     finally:
-        writing.cancel()
-        await asyncio.wait([writing])
         await write()
 
 

@@ -6,11 +6,11 @@ not the process's, so that it is never in the way of them; elsewhere it has to r
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
+from batchwright.assemble.beside import beside
 from batchwright.assemble.machine import Machine
 from batchwright.core.errors import BatchwrightError
 from batchwright.core.worker_id import WorkerId
@@ -78,15 +78,11 @@ class _Held:
 
 
 @asynccontextmanager
-async def open_locks(machine: Machine) -> AsyncIterator[TakingLocks]:
+async def open_locks(machine: Machine, say: Callable[[str], None]) -> AsyncIterator[TakingLocks]:
     """Those of the state folder; on a database that others share, such as they respect too."""
     if not machine.settings.database:
         yield machine.locks
         return
     locks = SharedLocks(machine)
-    renewing = asyncio.create_task(locks.renewing(), name="leases of locks")
-    try:
+    async with beside("renewing of leases", locks.renewing, clock=machine.clock, say=say):
         yield locks
-    finally:
-        renewing.cancel()
-        await asyncio.wait([renewing])

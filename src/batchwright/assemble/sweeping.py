@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
+from batchwright.assemble.beside import beside
 from batchwright.assemble.machine import Machine, set_clock
 from batchwright.core.errors import BatchwrightError
 from batchwright.engine.outages import Who
@@ -23,13 +24,14 @@ async def swept(machine: Machine, say: Say, *, retention_s: float = 0.0) -> Asyn
     # On a server a pass that deletes for seconds is to hold up no heartbeat and no checkpoint of this process; a state
     # file lets one write at a time anyway.
     own = StoreThread("store-sweeper") if machine.settings.database else None
-    passes = _sweep(machine, own or machine.writer, say, keep_ended_ms=int(retention_s * MS))
-    sweeping = asyncio.create_task(passes, name="sweeper")
+
+    def passes() -> Coroutine[Any, Any, None]:
+        return _sweep(machine, own or machine.writer, say, keep_ended_ms=int(retention_s * MS))
+
     try:
-        yield
+        async with beside("sweeper", passes, clock=machine.clock, say=say):
+            yield
     finally:
-        sweeping.cancel()
-        await asyncio.wait([sweeping])
         if own is not None:
             own.close()
 

@@ -6,12 +6,13 @@ budget, a person over HTTP. No text of a vendor's or of a stranger's is told: th
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import assert_never
 
+from batchwright.assemble.beside import beside
 from batchwright.assemble.machine import Machine
 from batchwright.core.batch_spec import LaneKey, split_lane
 from batchwright.core.batch_state import Pause, PauseCause
@@ -43,12 +44,8 @@ def vendor_problems(settings: Settings, vendors: OpenVendors) -> list[str]:
 async def telling_of_pauses(machine: Machine, say: Callable[[str], None]) -> AsyncIterator[None]:
     """While it is open, lanes and batches that are paused, and that go on, are told of, the first time those that
     stand still already."""
-    telling = asyncio.create_task(_tell(machine, say), name="pauses")
-    try:
+    async with beside("telling of pauses", partial(_tell, machine, say), clock=machine.clock, say=say):
         yield
-    finally:
-        telling.cancel()
-        await asyncio.wait([telling])
 
 
 async def _tell(machine: Machine, say: Callable[[str], None]) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 
+from batchwright.assemble.beside import beside
 from batchwright.assemble.machine import Machine
 from batchwright.core.targets import read_allowed
 from batchwright.engine.outbox import TIMEOUTS, Outbox, OutboxParts, outbox_lock_name
@@ -48,18 +47,9 @@ async def delivering(machine: Machine, targets: CheckedTargets, say: Callable[[s
         outages=machine.outages,
     )
     outbox = Outbox(parts, host=machine.host, incarnation=incarnation)
-    running = asyncio.create_task(outbox.run(), name="outbox")
-    running.add_done_callback(partial(_tell_of_end, say))
     try:
-        yield
+        async with beside("delivery of webhooks", outbox.run, clock=machine.clock, say=say):
+            yield
     finally:
-        running.cancel()
-        await asyncio.wait([running])
         await http.close()
         lock.release()
-
-
-def _tell_of_end(say: Callable[[str], None], running: asyncio.Task[None]) -> None:
-    error = None if running.cancelled() else running.exception()
-    if error is not None:
-        say(f"Webhooks are not delivered any more, until a restart; a fault of ours: {type(error).__name__}: {error}")

@@ -24,16 +24,15 @@ def typed_command() -> tuple[str, ...]:
     return ("batchwright", *sys.argv[1:])
 
 
-def run_to_end(work: Coroutine[Any, Any, T], *, sends: bool = False) -> T:
-    """On a loop of its own. `sends`: on the fast one and with flat memory, which pay where rows are sent."""
+def run_to_end(work: Coroutine[Any, Any, T], *, sends: bool = False, threads: int = 0) -> T:
+    """On a loop of its own. `sends`: on the fast one and with flat memory, which pay where rows are sent. `threads`
+    beside it; 0: as few as usual."""
     try:
-        import asyncio
-
-        from batchwright.fabric.own_process import fast_loop_factory, tune_own_process
+        from batchwright.fabric.own_process import THREADS, own_loop, tune_own_process
 
         if sends:
             tune_own_process()
-        with asyncio.Runner(loop_factory=fast_loop_factory() if sends else None) as runner:
+        with own_loop(fast=sends, threads=threads or THREADS) as runner:
             return runner.run(work)
     finally:
         # An interrupt may have come before the loop was there; Python would complain of work that never began.

@@ -29,7 +29,7 @@ def serve_command(no_work: bool, **given: Any) -> int:
       batchwright serve
       batchwright serve --simulate --port 8081
     """
-    from batchwright.assemble.service import ServeRequest, serve
+    from batchwright.assemble.service import THREADS, ServeRequest, serve
     from batchwright.cli.exits import say
     from batchwright.cli.running import run_to_end
     from batchwright.settings.table import LogForm
@@ -41,4 +41,4 @@ def serve_command(no_work: bool, **given: Any) -> int:
     request = ServeRequest(host=serving.host, port=serving.port, works=not no_work, ceilings=serving.ceilings)
     # In a log of objects a bare line would be none, and a key has no place in a log at all.
     show = click.echo if serving.log is LogForm.JSON else say
-    return run_to_end(serve(load, request, say=say, show=show), sends=True)
+    return run_to_end(serve(load, request, say=say, show=show), sends=True, threads=THREADS)

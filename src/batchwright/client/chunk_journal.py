@@ -70,8 +70,9 @@ class ChunkJournal:
     def write(self, head: Head, body: bytes) -> None:
         """Returns once it is durable."""
         if not self._own.is_dir():
-            self._make_own()
-            _sync_folder(self._folder)
+            with _explained(self._own):
+                self._make_own()
+                _sync_folder(self._folder)
         self._put(f"{head.key}{CHUNK}", msgspec.json.encode(head) + b"\n" + body)
 
     def name(self, key: str, batch_id: str) -> None:
@@ -79,8 +80,10 @@ class ChunkJournal:
         self._put(f"{key}{BATCH_ID}", batch_id.encode())
 
     def drop(self, key: str) -> None:
+        """What cannot be removed now stays, and is adopted by the next process for nothing."""
         for suffix in (CHUNK, BATCH_ID):
-            (self._own / f"{key}{suffix}").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                (self._own / f"{key}{suffix}").unlink()
 
     def left_over(self, now_ms: int) -> list[LeftChunk]:
         """Those of processes that are gone; they are this one's from here on. Old ones are removed."""
@@ -128,7 +131,7 @@ class ChunkJournal:
         folder.rmdir()
 
     def _folders(self) -> list[Path]:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # the latter is explained at the first write
             return sorted(self._folder.iterdir())
         return []
 
@@ -143,18 +146,24 @@ class ChunkJournal:
     def _put(self, name: str, data: bytes) -> None:
         path = self._own / name
         beside = path.with_name(f"{name}.tmp")
-        try:
+        with _explained(path):
             with beside.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(beside, path)
             _sync_folder(self._own)
-        except OSError as error:
-            raise StoreError(
-                f"{path} cannot be written: {error.strerror or error}. Rows are not sent before it is; make room, or "
-                "name another state folder with BATCHWRIGHT_HOME."
-            ) from error
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be written: {error.strerror or error}. Rows are not sent before it is; make room, or "
+            "name another state folder with BATCHWRIGHT_HOME."
+        ) from error
 
 
 def _lock_name(folder: Path, owner: str) -> str:

@@ -17,6 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 
 from batchwright.client import calls
@@ -39,6 +40,7 @@ from batchwright.client.errors import (
 from batchwright.client.row_answers import ReadAnswer, answer_of, closed, missing
 from batchwright.client.values import RowResult
 from batchwright.core.batch_spec import CHUNK_OF
+from batchwright.core.errors import StoreError, told_of_fault
 from batchwright.core.failures import FailureKind
 from batchwright.ports.vendor import Answer, CallListener
 
@@ -48,6 +50,8 @@ LINGER_S = 0.05
 TELL_S = 1.0
 """So long rows that are found at the service are counted before a person is told of them, in one line."""
 MAX_CHUNK_BYTES = 8 * 1024 * 1024
+KEEP_AGAIN_S = 1.0
+"""Between two tries of a journal that cannot be written."""
 DROPPED_AFTER_S = 60.0
 """Answers are in the store well within: a checkpoint takes a fraction of a second."""
 CLOSING_S = 5.0
@@ -106,6 +110,8 @@ class ServiceVendor:
         self._queued: deque[Chunk] = deque()
         self._tasks: dict[Chunk, asyncio.Task[None]] = {}
         self._cancels: set[asyncio.Task[None]] = set()
+        self._unkept: set[Chunk] = set()
+        """Those that the journal could not be written for the last time."""
         self._homes: dict[Row, Chunk] = {}
         self._left: dict[str, deque[tuple[Chunk, int]]] = {}
         """Rows of dead processes' chunks, by their digest."""
@@ -212,19 +218,19 @@ class ServiceVendor:
         except ServiceError as error:
             self._fail(chunk, error)
         except Exception as error:
-            self._report(f"a chunk of {len(chunk.rows)} rows: {type(error).__name__}: {error}")
-            text = f"a fault of batchwright itself: {type(error).__name__}"
+            text = f"a fault of batchwright itself: {told_of_fault(error)}"
+            self._report(f"a chunk of {len(chunk.rows)} rows: {text}")
             self._end(chunk, lambda: Answer(kind=FailureKind.INTERNAL, code="internal", message=text))
 
     async def _carry_through(self, chunk: Chunk) -> None:
         if not chunk.batch_id:
             if not chunk.left_over:
                 head = Head(key=chunk.key, rows=chunk.digests, written_ms=self._clock.now_ms())
-                await asyncio.to_thread(self._journal.write, head, chunk.body)
+                await self._kept(chunk, partial(self._journal.write, head, chunk.body))
             begun_s = self._clock.now_s()
             await self._carrier.submit(chunk)
             self._size.answered(len(chunk.rows), self._clock.now_s() - begun_s)
-            await asyncio.to_thread(self._journal.name, chunk.key, chunk.batch_id)
+            await self._kept(chunk, partial(self._journal.name, chunk.key, chunk.batch_id))
         if self._is_home is None:
             self._is_home = await asyncio.to_thread(self._home.has, chunk.batch_id)
         ended = await self._carrier.wait(chunk)
@@ -239,6 +245,25 @@ class ServiceVendor:
         chunk.ended = ended
         self._end(chunk, lambda: closed(ended.state, chunk.batch_id) or missing(chunk.batch_id))
         (self._fetched if chunk.left_over else self._answered).append((self._clock.now_s(), chunk.key))
+
+    async def _kept(self, chunk: Chunk, write: Callable[[], None]) -> None:
+        """Returns once it is in the journal: a disk that is full now keeps rows waiting and ends none."""
+        try:
+            while True:
+                try:
+                    await asyncio.to_thread(write)
+                except StoreError as error:
+                    if not self._unkept:
+                        self._report(f"{error} Tried again every {KEEP_AGAIN_S:g} s")
+                    self._unkept.add(chunk)
+                    chunk.waiting = "waits for its journal to be written"
+                    await self._clock.sleep(KEEP_AGAIN_S)
+                else:
+                    return
+        finally:
+            if chunk in self._unkept:
+                self._unkept.remove(chunk)
+                chunk.waiting = ""
 
     def _take(self, chunk: Chunk, item: RowResult) -> None:
         row = chunk.rows[item.request_index]

@@ -151,3 +151,17 @@ class ObjectsRefuse(ObjectsAway):
 AWAY_MAX_S = 600.0
 """So long a process that is at work waits for a database that is away, or for room on its disk, before it ends: a
 restart, a failover and an upgrade are over by then. What it holds are answers that were paid for."""
+
+
+def told_of_fault(error: BaseException) -> str:
+    """What may stand in a log of any exception: of ours its text; of others type and place, since their texts may hold
+    a row's or a vendor's words. Of a group its first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, BatchwrightError):
+        return str(error)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f" at {trace.tb_frame.f_code.co_filename.rpartition('batchwright/')[2]}:{trace.tb_lineno}" if trace else ""
+    return f"{type(error).__name__}{where}"

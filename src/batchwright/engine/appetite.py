@@ -1,10 +1,13 @@
 """What a worker asks for: segments of which lanes, how many at once, and when it is worth asking again.
 
-It asks while some desk lacks rows. Found nothing, it waits a while, or until anybody has committed something.
+It asks while some desk lacks rows. Found nothing, it waits a while, or until anybody has committed something. Where its
+desks have rows enough, it asks once a second for what goes elsewhere, and once for newcomers, batches that it holds
+nothing of: whoever comes with a few rows does not wait until those of others have been sent, here or at another vendor.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -14,6 +17,10 @@ from batchwright.ports.store import CheckpointResult, ClaimRequest
 if TYPE_CHECKING:
     from batchwright.engine.worker import Worker
 
+BATCHES_BESIDE = 4
+"""Of one account at a worker: with so many it has no newcomers at lanes that have rows enough. Else a thousand small
+batches would fill the worker before another account's comes."""
+
 
 class Appetite:
     def __init__(self, worker: Worker) -> None:
@@ -21,11 +28,13 @@ class Appetite:
         self._version = 0
         """Of the store, when this one last looked whether another process had committed something."""
         self._after_s = 0.0
-        """When it is worth asking again,"""
+        """When it is worth asking again: for lanes that lack rows,"""
         self._elsewhere_after_s = 0.0
-        """and for rows of lanes that nothing is held for."""
-        self._asks_elsewhere = False
-        """The last request was for lanes that no desk here leads to."""
+        """for rows of lanes that nothing is held for,"""
+        self._newcomers_after_s = 0.0
+        """and for batches that nothing is held of."""
+        self._asks_without_need = False
+        """The last request was for one of these two."""
         self.idle_looks = 0
         """How often in a row nothing was found."""
 
@@ -43,7 +52,7 @@ class Appetite:
     def answered(self, request: ClaimRequest | None, result: CheckpointResult, now_s: float) -> None:
         """The checkpoint with this request has landed, and what was claimed is open."""
         worker = self._worker
-        found_nothing = request is not None and not self._asks_elsewhere and not result.claimed
+        found_nothing = request is not None and not self._asks_without_need and not result.claimed
         if found_nothing:
             settings = worker.settings
             self._after_s = now_s + (settings.wake_poll_s if worker.floor.segments else settings.idle_poll_s)
@@ -61,15 +70,22 @@ class Appetite:
         room_bytes = worker.settings.input_bytes_max - worker.floor.input_bytes
         if room_bytes <= 0:
             return None
-        hungry = {text for text, desk in worker.floor.desks.items() if not desk.blocked and desk.is_hungry(now_s)}
-        full_lanes = self._sated_lanes(hungry) if hungry else frozenset()
-        self._asks_elsewhere = bool(worker.floor.desks and not hungry and worker.floor.segments)
-        if self._asks_elsewhere:
-            # Who goes elsewhere must not wait until a slow vendor, or one that is out, takes more rows.
-            if now_s < self._elsewhere_after_s:
-                return None
+        desks = worker.floor.desks.values()
+        hungry = {desk.name for desk in desks if not desk.blocked and desk.is_hungry(now_s)}
+        newcomers = now_s >= self._newcomers_after_s and self._has_room_for_newcomers()
+        self._asks_without_need = bool(worker.floor.segments) and (newcomers or not hungry)
+        if not self._asks_without_need:
+            # Whoever waits for sated lanes alone would take the place of rows that can be sent. One that is blocked is
+            # none of them: the same words may lead elsewhere for others.
+            full = {str(desk.key) for desk in desks if not desk.blocked} if hungry else set()
+        elif newcomers:
+            self._newcomers_after_s = now_s + worker.settings.idle_poll_s
+            full = {str(desk.key) for desk in desks if desk.blocked or desk.lane.stands_still(now_s)}
+        elif now_s >= self._elsewhere_after_s:
             self._elsewhere_after_s = now_s + worker.settings.idle_poll_s
-            full_lanes = frozenset(str(desk.key) for desk in worker.floor.desks.values())
+            full = {str(desk.key) for desk in desks}
+        else:
+            return None
         exclude = frozenset(
             pair for pair, lanes in worker.floor.lane_sets.items() if not any(lane in hungry for lane in lanes)
         )
@@ -77,7 +93,8 @@ class Appetite:
             limit=self._limit(hungry),
             batch_id=worker.only_batch,
             exclude=exclude | worker.closing.blocked_pairs(),
-            full_lanes=full_lanes,
+            full_lanes=frozenset(full - {str(worker.floor.desks[name].key) for name in hungry}),
+            but_accounts=self._served_accounts() if self._asks_without_need and newcomers else frozenset(),
             max_bytes=max(1, int(room_bytes * worker.floor.packing)),
         )
 
@@ -91,9 +108,13 @@ class Appetite:
         rows = sum(len(segment.rows) for segment in held)
         return max(CLAIM_MIN, min(CLAIM_MAX, wanted * len(held) // rows, OPEN_SEGMENTS_MAX - len(held)))
 
-    def _sated_lanes(self, hungry: set[str]) -> frozenset[str]:
-        """Lanes that have rows enough while others lack some: whoever waits for these alone would take the place of
-        those that can be sent. One that is blocked is none of them: the same words may lead elsewhere for others."""
+    def _has_room_for_newcomers(self) -> bool:
+        """They get no more than half of what there is, so that lanes that lack rows find room too."""
         worker = self._worker
-        wanted = {str(worker.floor.desks[name].key) for name in hungry}
-        return frozenset({str(desk.key) for desk in worker.floor.desks.values() if not desk.blocked} - wanted)
+        if worker.only_batch or len(worker.floor.segments) >= OPEN_SEGMENTS_MAX // 2:
+            return False
+        return worker.floor.input_bytes < worker.settings.input_bytes_max // 2
+
+    def _served_accounts(self) -> frozenset[str]:
+        held = Counter(context.tenant.account for context in self._worker.floor.contexts.values() if context.segments)
+        return frozenset(account for account, batches in held.items() if batches >= BATCHES_BESIDE)

@@ -45,8 +45,8 @@ class Closing:
         """Segments the next checkpoint gives back: not before which moment (0: at once)."""
         self._closings: dict[SegmentKey, FailureKind] = {}
         self._pauses: list[tuple[str, Pause]] = []
-        self._over: set[str] = set()
-        """Batches seen settled or paused."""
+        self.only_batch_is_over = False
+        """The one batch that the worker is for was seen settled or paused."""
         self._look_for_blocked = False
         self._look_for_cleared = False
         self._opened: list[tuple[str, str]] = []
@@ -63,10 +63,8 @@ class Closing:
     def signalled(self, signals: dict[str, BatchSignals], now_s: float) -> None:
         """What the last checkpoint said of the batches held."""
         for batch_id, signal in signals.items():
-            if signal.settled or signal.paused:
-                self._over.add(batch_id)
-            else:
-                self._over.discard(batch_id)
+            if batch_id == self._worker.only_batch:
+                self.only_batch_is_over = bool(signal.settled or signal.paused)
             context = self._floor.contexts.get(batch_id)
             if context is None:
                 continue
@@ -97,9 +95,6 @@ class Closing:
 
     def nothing_claimable(self) -> None:
         self._look_for_blocked = True
-
-    def batch_over(self, batch_id: str) -> bool:
-        return batch_id in self._over
 
     # --------------------------------------------------------------------------------------------------------- tidy
 
@@ -213,7 +208,7 @@ class Closing:
         self._pauses.append((context.batch_id, pause))
         context.paused = True
         context.may_send = False
-        self._over.add(context.batch_id)
+        self.only_batch_is_over |= context.batch_id == self._worker.only_batch
 
     # ------------------------------------------------------------------------------------------------------ segments
 

@@ -57,7 +57,7 @@ class FileIntakeParts:
     holder: str
     """This process, for people."""
     find_price: FindPrice
-    model: str
+    model_of: Callable[[], str]
     """Of rows that name none; empty: those are refused."""
     max_rows: int
     max_row_bytes: int
@@ -202,7 +202,7 @@ class FileIntake:
         options = RowOptions(
             destinations=spec.destinations,
             routes=spec.routes,
-            model=self._parts.model,
+            model=self._parts.model_of(),
             max_row_bytes=self._parts.max_row_bytes,
         )
         decoder = OpenAILineDecoder(options, row.endpoint)

@@ -11,6 +11,7 @@ from asyncio import TimerHandle
 from collections.abc import Callable
 
 from batchwright.core import row_map
+from batchwright.core.errors import told_of_fault
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.pricing import worst_case
 from batchwright.core.records import InputRow
@@ -234,9 +235,10 @@ class Sender:
             self._attempts.book(attempt, answer, now_s, now_ms)
         except Exception as error:
             # One row's odd answer must not take the others down; the row ends, and the fault is told.
-            self._report(f"row {segment.first_index + attempt.row} of {segment.key.batch_id}: {error!r}")
-            if segment.row_map[attempt.row] == 1:
-                self._attempts.fail_unsent(segment, attempt.row, FailureKind.INTERNAL, repr(error)[:500])
+            text = told_of_fault(error)
+            self._report(f"row {segment.first_index + attempt.row} of {segment.key.batch_id}: {text}")
+            if segment.row_map[attempt.row] == row_map.RESERVED:
+                self._attempts.fail_unsent(segment, attempt.row, FailureKind.INTERNAL, text)
         if answer.kind is None and answer.flag is Flag.PLAIN:
             attempt.desk.plain_answers += 1
         else:

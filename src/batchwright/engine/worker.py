@@ -465,5 +465,5 @@ class Worker:
         if self.stopping:
             return True
         if self.only_batch:
-            return self.closing.batch_over(self.only_batch)
+            return self.closing.only_batch_is_over
         return self._until_idle and self.appetite.idle_looks > 0

@@ -21,7 +21,7 @@ from typing import Any
 
 from batchwright.core.errors import BatchwrightError, CallerError
 from batchwright.fabric.hosting import RunningWorker, WorkerBuilder
-from batchwright.fabric.own_process import fast_loop_factory, tune_own_process
+from batchwright.fabric.own_process import own_loop, tune_own_process
 from batchwright.fabric.system import SystemClock
 from batchwright.ports.observer import WorkerView
 
@@ -65,7 +65,7 @@ def main(connection: Connection, build: WorkerBuilder, own_group: bool) -> None:
         os.setpgid(0, 0)
     tune_own_process()
     outbox = _Outbox(connection)
-    with asyncio.Runner(loop_factory=fast_loop_factory()) as runner:
+    with own_loop() as runner:
         code = runner.run(_host(connection, build, outbox))
     outbox.close()
     raise SystemExit(code)

@@ -28,7 +28,7 @@ from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.fabric.code_version import code_version
 from batchwright.fabric.fleet import ActorView, FleetView, RayPlan, first_line, other_code_text
 from batchwright.fabric.hosting import FleetBuilder, RunningWorker, WorkerBuilder
-from batchwright.fabric.own_process import fast_loop_factory, tune_own_process
+from batchwright.fabric.own_process import own_loop, tune_own_process
 from batchwright.ports.observer import WorkerView
 
 KEEPER, WORKER = "keeper", "worker-"
@@ -96,7 +96,7 @@ class WorkerActor:
         wait_s = AGAIN_MIN_S
         while not self._stopping.is_set():
             try:
-                with asyncio.Runner(loop_factory=fast_loop_factory()) as runner:
+                with own_loop() as runner:
                     runner.run(self._work())
             except Exception as error:
                 self._texts.append(f"A worker ended: {error} It begins again in {wait_s:g} s.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import threading
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import closing
 from typing import overload
 
+from batchwright.fabric.own_process import own_loop
 from batchwright.library.result import Result, result_of
 from batchwright.runner.outcome import RunOutcome
 from batchwright.runner.report import Report
@@ -103,7 +103,8 @@ class Results:
                 pages.put(page)
 
         try:
-            asyncio.run(pump())
+            with own_loop(fast=False) as runner:
+                runner.run(pump())
         except BaseException as error:
             pages.put(error)
         else:

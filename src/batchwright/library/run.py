@@ -15,7 +15,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, get_args, get_type_
 from batchwright.core.durations import shown
 from batchwright.core.errors import BatchPaused, BatchwrightError, CallerError, InputRefused, UsageError
 from batchwright.core.object_urls import ObjectURL, object_url
-from batchwright.fabric.own_process import fast_loop_factory
+from batchwright.fabric.own_process import own_loop
 from batchwright.library.results import Results
 from batchwright.runner.outcome import RunOutcome
 from batchwright.runner.report import EXIT_INTERRUPTED, EXIT_OUR_FAULT, EXIT_PAUSED
@@ -223,7 +223,7 @@ def _in_own_loop(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Runs it to its end, in this thread if no loop runs here, else in one of its own."""
     if _loop_runs_here():
         return _InThread(begin).result()
-    with asyncio.Runner(loop_factory=fast_loop_factory()) as runner:
+    with own_loop() as runner:
         return runner.run(begin())
 
 
@@ -266,7 +266,7 @@ class _InThread(Generic[T]):
             return await self._begin()
 
         try:
-            with asyncio.Runner(loop_factory=fast_loop_factory()) as runner:
+            with own_loop() as runner:
                 self._ended.append(runner.run(work()))
         except BaseException as error:
             self._error = error

@@ -34,6 +34,8 @@ class ClaimRequest:
     """(batch_id, lane_set) pairs that cannot send now: their segments are left alone."""
     full_lanes: frozenset[str] = frozenset()
     """Lanes that have rows enough: segments that go to no other are left alone, whichever batch's they are."""
+    but_accounts: frozenset[str] = frozenset()
+    """Accounts that have batches enough at work: nothing of theirs, unless the claim names a batch."""
     max_bytes: int = 0
     """Stop claiming when the claimed inputs pass this size; the first is always given. 0: no bound."""
 

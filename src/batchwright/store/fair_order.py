@@ -88,7 +88,7 @@ class FairOrder:
         self._excluded = Counter(lane_set for _, lane_set in request.exclude)
         self._lane_sets: list[LaneSetHead] | None = None
         self._accounts: dict[str, _Account] = {}
-        self._seen: set[str] = set()
+        self._seen = set(request.but_accounts)
         self._elsewhere: dict[str, float] = {}
         """Accounts that other workers are serving at this moment, and where they stood before that."""
         self._largest = 0
@@ -222,7 +222,7 @@ class FairOrder:
             for account, batch_id, deadline_ms in queueing.urgent(
                 self._connection, head.lane_set, until_ms, URGENT_AT_MOST
             ):
-                if (batch_id, head.lane_set) not in self._request.exclude:
+                if account not in self._request.but_accounts and (batch_id, head.lane_set) not in self._request.exclude:
                     self._deadlines[account] = min(deadline_ms, self._deadlines.get(account, deadline_ms))
         return list(self._deadlines)
 

@@ -96,9 +96,13 @@ class FileLocks:
                 if _is_still(path, descriptor):
                     break
                 os.close(descriptor)
-            os.ftruncate(descriptor, 0)
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            os.write(descriptor, holder.encode("utf-8", "replace")[:HOLDER_MAX_BYTES])
+            try:
+                os.ftruncate(descriptor, 0)
+                os.lseek(descriptor, 0, os.SEEK_SET)
+                os.write(descriptor, holder.encode("utf-8", "replace")[:HOLDER_MAX_BYTES])
+            except OSError:
+                os.close(descriptor)  # which lets go of it: the next try is not to meet this one's lock
+                raise
         except OSError as error:
             raise _no_lock(path, "taken", error) from error
         return HeldLock(path, descriptor)

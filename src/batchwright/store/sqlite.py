@@ -120,6 +120,7 @@ class SqliteConnections:
         self._path = path
         self._file = "in memory" if path is None else str(path)
         self._lock = threading.RLock()
+        self._driver_error: type[Exception] = load_sqlite().Error
         self._write_engine = _writer_engine(path)
         self._read_engine = None if path is None else _reader_engine(path)
         self._closed = False
@@ -182,16 +183,17 @@ class SqliteConnections:
         if not self._lock.acquire(blocking=False):
             return self._version
         try:
-            self._check_open()
-            self._version = _data_version(self._driver())
-            return self._version
+            with self._explained():
+                self._check_open()
+                self._version = _data_version(self._driver())
+                return self._version
         finally:
             self._lock.release()
 
     def changes(self) -> int:
-        """Another number once anybody has committed, this process too. Never waits for a writer."""
+        """Another number once anybody has committed, this process too. A state file's never waits for a writer."""
         if self._read_engine is None:
-            with self._lock:
+            with self._lock, self._explained():
                 return _rows_changed(self._driver())
         with self._look_lock, self._explained():
             self._check_open()
@@ -234,7 +236,7 @@ class SqliteConnections:
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except DBAPIError as error:
+        except (DBAPIError, self._driver_error) as error:
             explained = _explain(error, self._file)
             if explained is None:
                 raise
@@ -301,7 +303,10 @@ _CAUSES: tuple[tuple[str, str], ...] = (
         "it is not a database of batchwright. Move that file away, or name another folder with BATCHWRIGHT_HOME",
     ),
     ("malformed", "it is damaged. Restore it from a backup, or move it away to begin anew"),
-    ("is locked", "another process has kept it locked for 30 s. End that process or wait for it, then try again"),
+    (
+        "is locked",
+        f"another process has kept it locked for {BUSY_TIMEOUT_MS / 1000:g} s. End it or wait for it, then try again",
+    ),
 )
 
 

@@ -11,13 +11,14 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 
+from batchwright.core.rows import RowView
 from batchwright.server.asking import Ask
 from batchwright.server.bodies import read_json
 from batchwright.server.capabilities import COUNT, FLAG, TEXT, shape
@@ -85,7 +86,8 @@ async def export(ask: Ask) -> Response:
     rows = file.status.total - file.status.counts.open
     content = None
     if rows * WRITTEN[form].least_line_bytes <= at_most:
-        content = await _content(ask, file, at_most)
+        content, written = await _content(ask, file, at_most)
+        rows = rows if content is None else written  # rows of a batch that runs end meanwhile
     url = None
     if content is None and file.tag and ask.service.exporting is not None:
         url = await ask.service.exporting.link(await _file(ask, form))
@@ -230,17 +232,23 @@ async def _file(ask: Ask, form: Form) -> RowFile:
     )
 
 
-async def _content(ask: Ask, file: RowFile, at_most: int) -> bytes | None:
-    """None: it has more bytes."""
+async def _content(ask: Ask, file: RowFile, at_most: int) -> tuple[bytes | None, int]:
+    """And how many rows are in it. None: it has more bytes."""
     pieces: list[bytes] = []
-    size = 0
-    async with aclosing(file.whole(ask.service.files)) as whole:
+    size = rows = 0
+
+    def line(view: RowView) -> bytes:
+        nonlocal rows
+        rows += 1
+        return file.line(view)
+
+    async with aclosing(replace(file, line=line).whole(ask.service.files)) as whole:
         async for piece in whole:
             size += len(piece)
             if size > at_most:
-                return None
+                return None, rows
             pieces.append(piece)
-    return b"".join(pieces)
+    return b"".join(pieces), rows
 
 
 def _string(content: bytes) -> msgspec.Raw:
