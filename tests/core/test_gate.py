@@ -13,7 +13,7 @@ REFUSED = (FailureKind.INVALID_REQUEST, "unsupported_parameter", "max_tokens")
 def note_refused(gate: Gate, rows: int) -> GateVerdict:
     verdict = gate.verdict
     for _ in range(rows):
-        verdict = gate.note(False, *REFUSED)
+        verdict = gate.note(*REFUSED)
     return verdict
 
 
@@ -21,9 +21,9 @@ def test_the_first_rows_all_refused_alike_shut_it_and_it_says_why() -> None:
     gate = Gate()
     assert note_refused(gate, GATE_ROWS - 1) is GateVerdict.OPEN
     assert gate.sentence == ""
-    assert gate.note(False, *REFUSED) is GateVerdict.SHUT
+    assert gate.note(*REFUSED) is GateVerdict.SHUT
     assert gate.sentence == "first 25 rows all refused: unsupported_parameter max_tokens"
-    assert gate.note(True, None, "", "") is GateVerdict.SHUT
+    assert gate.note(None, "", "") is GateVerdict.SHUT
     assert gate.allowed_in_flight(1000) == 0
     again = Gate(begun=True)
     note_refused(again, GATE_ROWS)
@@ -33,13 +33,13 @@ def test_the_first_rows_all_refused_alike_shut_it_and_it_says_why() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        (True, None, "", ""),
-        (False, FailureKind.INVALID_REQUEST, "unsupported_parameter", "temperature"),
-        (False, FailureKind.INVALID_REQUEST, "unsupported_value", "max_tokens"),
-        (False, FailureKind.CONTEXT_TOO_LONG, "unsupported_parameter", "max_tokens"),
+        (None, "", ""),
+        (FailureKind.INVALID_REQUEST, "unsupported_parameter", "temperature"),
+        (FailureKind.INVALID_REQUEST, "unsupported_value", "max_tokens"),
+        (FailureKind.CONTEXT_TOO_LONG, "unsupported_parameter", "max_tokens"),
     ],
 )
-def test_one_row_that_ends_in_any_other_way_passes_it(other: tuple[bool, FailureKind | None, str, str]) -> None:
+def test_one_row_that_ends_in_any_other_way_passes_it(other: tuple[FailureKind | None, str, str]) -> None:
     gate = Gate()
     note_refused(gate, GATE_ROWS - 1)
     assert gate.note(*other) is GateVerdict.PASSED
@@ -62,7 +62,7 @@ def test_one_row_that_ends_in_any_other_way_passes_it(other: tuple[bool, Failure
 def test_the_sentence_names_what_the_vendor_said(way: tuple[FailureKind, str, str], sentence: str) -> None:
     gate = Gate()
     for _ in range(GATE_ROWS):
-        gate.note(False, *way)
+        gate.note(*way)
     assert gate.sentence == sentence
 
 
@@ -70,7 +70,7 @@ def test_the_sentence_names_what_the_vendor_said(way: tuple[FailureKind, str, st
 def test_rows_closed_from_outside_say_nothing(kind: FailureKind) -> None:
     gate = Gate()
     for _ in range(100):
-        assert gate.note(False, kind, kind.value, "") is GateVerdict.OPEN
+        assert gate.note(kind, kind.value, "") is GateVerdict.OPEN
     assert note_refused(gate, GATE_ROWS) is GateVerdict.SHUT
 
 
@@ -91,9 +91,9 @@ def test_no_more_rows_are_spent_than_it_takes_to_shut(total: int, answers: list[
         sent = max(sent, ended + gate.allowed_in_flight(total))
         assert sent <= GATE_ROWS
         if answered:
-            gate.note(True, None, "", "")
+            gate.note(None, "", "")
         else:
-            gate.note(False, *REFUSED)
+            gate.note(*REFUSED)
         ended += 1
     if gate.verdict is GateVerdict.SHUT:
         assert ended == GATE_ROWS

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchwright.wire.infrai_submit import BadSubmit, read_submit
+from batchwright.wire.bad_body import BadBody
+from batchwright.wire.infrai_submit import read_submit
 from batchwright.wire.row_array import cut_apart
 
 GOOD = b'{"model":"m","messages":[{"role":"user","content":"a \\"b\\", [c] {d}"}]}'
@@ -64,7 +65,7 @@ NO_ARRAY = {
 
 @pytest.mark.parametrize("name", NO_ARRAY)
 def test_what_is_no_array_of_rows_is_refused_as_a_whole(name: str) -> None:
-    with pytest.raises(BadSubmit):
+    with pytest.raises(BadBody):
         read_submit(NO_ARRAY[name], MANY)
 
 
@@ -85,7 +86,7 @@ def test_a_field_given_twice_is_refused_beside_a_broken_row_too() -> None:
         (b'{"requests":[NaN],"requests":[1]}', "requests"),
         (b'{"requests":[NaN],"batch_timeout":1,"batch_timeout":2}', "batch_timeout"),
     ):
-        with pytest.raises(BadSubmit) as refused:
+        with pytest.raises(BadBody) as refused:
             read_submit(body, MANY)
         assert refused.value.param == param
 
@@ -93,7 +94,7 @@ def test_a_field_given_twice_is_refused_beside_a_broken_row_too() -> None:
 def test_a_body_with_broken_rows_has_a_bound_on_them() -> None:
     body = b'{"requests":[' + b",".join([b"NaN"] * 5) + b"]}"
     assert len(read_submit(body, 5).rows) == 5
-    with pytest.raises(BadSubmit):
+    with pytest.raises(BadBody):
         read_submit(body, 4)
 
 

@@ -19,21 +19,20 @@ PROBE_AFTER = 8
 
 
 class ChunkSize:
-    def __init__(self, *, target_s: float = TARGET_S, first: int = FIRST_ROWS, most: int = MOST_ROWS) -> None:
+    def __init__(self, *, target_s: float = TARGET_S) -> None:
         self._target_s = target_s
-        self._most = most
-        self._ceiling = most
+        self._ceiling = MOST_ROWS
         """What was refused or too slow is above it."""
         self._full = 0
-        self.rows = min(first, most)
+        self.rows = FIRST_ROWS
 
     def answered(self, rows: int, seconds: float) -> None:
         """A submit of so many rows was answered after so long."""
-        fits = int(self._target_s * rows / seconds) if seconds > 0 else self._most
+        fits = int(self._target_s * rows / seconds) if seconds > 0 else MOST_ROWS
         if rows >= self.rows:
             self._full += 1
             if self.rows >= self._ceiling and self._full >= PROBE_AFTER:
-                self._ceiling = min(self._most, self._ceiling + max(1, self._ceiling // 2))
+                self._ceiling = min(MOST_ROWS, self._ceiling + max(1, self._ceiling // 2))
                 self._full = 0
         grown = max(self.rows, 2 * rows)
         self.rows = max(1, min(grown, fits, self._ceiling))

@@ -101,14 +101,13 @@ class Carrier:
         self._clock = asker.clock
         self._report = report
 
-    async def submit(self, chunk: Chunk) -> bool:
-        """Until the batch is named; true: it has ended too. Raises ServiceError where the service has surely not taken
+    async def submit(self, chunk: Chunk) -> None:
+        """Until the batch is named. Raises ServiceError where the service has surely not taken
         it, or patience is over."""
         submitted = await self._persist(
             lambda: self._asker.ask(calls.submit_again(chunk.body, chunk.key)), what="a submit", submit=True
         )
         chunk.batch_id = submitted.batch_id
-        return submitted.terminal
 
     async def wait(self, chunk: Chunk) -> Batch:
         """Until it has ended, whatever its state is called meanwhile."""

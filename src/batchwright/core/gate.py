@@ -55,11 +55,10 @@ class GateVerdict(Enum):
 class Gate:
     """One batch's gate in one round, at one worker."""
 
-    __slots__ = ("_limit", "_seen", "_way", "_which", "sentence", "verdict")
+    __slots__ = ("_seen", "_way", "_which", "sentence", "verdict")
 
-    def __init__(self, limit: int = GATE_ROWS, *, begun: bool = False) -> None:
-        """`limit`: how many equal failures shut it, 1 or more. `begun`: rows of the batch were sent before."""
-        self._limit = limit
+    def __init__(self, *, begun: bool = False) -> None:
+        """`begun`: rows of the batch were sent before."""
         self._which = "next" if begun else "first"
         self._seen = 0
         self._way: tuple[FailureKind, str, str] | None = None
@@ -67,12 +66,12 @@ class Gate:
         self.sentence = ""
         """Once SHUT: what was seen, for a person ("first 25 rows all refused: unsupported_parameter max_tokens")."""
 
-    def note(self, success: bool, kind: FailureKind | None, code: str, param: str) -> GateVerdict:
-        """One row of the batch ended. A row closed from outside (cancelled, expired, stopped) says nothing; once the
-        verdict is PASSED or SHUT nothing changes it."""
+    def note(self, kind: FailureKind | None, code: str, param: str) -> GateVerdict:
+        """One row of the batch ended; `kind` None: well. A row closed from outside (cancelled, expired, stopped) says
+        nothing; once the verdict is PASSED or SHUT nothing changes it."""
         if self.verdict is not GateVerdict.OPEN or kind in CLOSING_KINDS:
             return self.verdict
-        if success or kind is None:
+        if kind is None:
             self.verdict = GateVerdict.PASSED
             return self.verdict
         way = (kind, code, param)
@@ -82,9 +81,9 @@ class Gate:
             self.verdict = GateVerdict.PASSED
             return self.verdict
         self._seen += 1
-        if self._seen >= self._limit:
+        if self._seen >= GATE_ROWS:
             self.verdict = GateVerdict.SHUT
-            self.sentence = _sentence(f"{self._which} {self._limit}", way)
+            self.sentence = _sentence(f"{self._which} {GATE_ROWS}", way)
         return self.verdict
 
     def allowed_in_flight(self, total_rows: int) -> int:
@@ -92,9 +91,9 @@ class Gate:
         passed or where it can never shut, none when it is shut, else as many as it would take to shut it."""
         if self.verdict is GateVerdict.SHUT:
             return 0
-        if self.verdict is GateVerdict.PASSED or total_rows < self._limit:
+        if self.verdict is GateVerdict.PASSED or total_rows < GATE_ROWS:
             return total_rows
-        return self._limit - self._seen
+        return GATE_ROWS - self._seen
 
 
 def _sentence(rows: str, way: tuple[FailureKind, str, str]) -> str:

@@ -299,7 +299,7 @@ class Attempts:
         context = segment.context
         assert context.gate is not None
         kind = row_map.BYTE_KINDS.get(record.byte)
-        verdict = context.gate.note(success=kind is None, kind=kind, code=record.code, param=record.param)
+        verdict = context.gate.note(kind=kind, code=record.code, param=record.param)
         if verdict is GateVerdict.PASSED:
             context.gate = None
             context.gate_passed = True

@@ -48,25 +48,21 @@ class StoreBatches:
         find_price: FindPrice,
         may_state_cost: MayStateCost,
         day_of: Callable[[int], str],
-        tenant: Tenant = LOCAL,
-        claimable: Callable[[], None] = lambda: None,
-        flagged: Callable[[], None] = lambda: None,
         hold: Callable[[str], Callable[[], None]] = lambda batch_id: lambda: None,
         mark: str = "",
     ) -> None:
-        """`claimable` is told when this process made segments claimable, `flagged` when it cancelled or paused a batch:
-        its own commits wake no worker of its own.
-
-        `hold` takes the lock of a batch whose rows arrive and gives what releases it: what no lock is held for is
+        """`hold` takes the lock of a batch whose rows arrive and gives what releases it: what no lock is held for is
         removed by every sweeper.
 
         `mark`: of the store, as chunks of its runs bear it (`CHUNK_OF`)."""
         self._mark = mark
-        self.claimable = claimable
-        self.flagged = flagged
+        self.claimable: Callable[[], None] = lambda: None
+        """Told when this process made segments claimable, """
+        self.flagged: Callable[[], None] = lambda: None
+        """and when it cancelled or paused a batch: its own commits wake no worker of its own."""
         self._hold = hold
-        self._tenant = tenant
-        self._sees = tenant.account
+        self._tenant = LOCAL
+        self._sees = LOCAL.account
         """Whose batches are there for it; empty: every account's."""
         self._store = store
         self._writer, self._reader = writer, reader

@@ -9,7 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from batchwright.core.money import usd_text
-from batchwright.server.faults import Fault
+from batchwright.server.faults import Fault, retry_after
 from batchwright.wire.error_codes import CALL_CODES
 
 JSON = "application/json"
@@ -41,7 +41,7 @@ def failure(fault: Fault, *, request_id: str, latency_ms: int) -> Response:
     }
     headers = _with_id(None, request_id)
     if fault.retry_after_s:
-        headers["Retry-After"] = str(max(1, round(fault.retry_after_s + 0.499)))
+        headers["Retry-After"] = retry_after(fault.retry_after_s)
     if fault.code == "UNAUTHORIZED":
         headers["WWW-Authenticate"] = "Bearer"
     return Response(_encode(body), status_code=fault.http_status, media_type=JSON, headers=headers)

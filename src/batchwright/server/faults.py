@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from batchwright.core import errors
+from batchwright.wire.bad_body import BadBody
 from batchwright.wire.error_codes import CALL_CODES
 
 
@@ -62,3 +65,12 @@ def _unbounded(error: errors.InputRefused) -> Fault:
         hint="Nothing was kept. Give every row max_tokens and its model a price, or leave max_cost_usd out.",
         param="max_cost_usd",
     )
+
+
+def of_bad_body(error: BadBody) -> Fault:
+    return Fault("INVALID_REQUEST" if error.json else "INVALID_JSON", str(error)[:500], param=error.param)
+
+
+def retry_after(seconds: float) -> str:
+    """The header's value: whole seconds, and never the same moment."""
+    return str(max(1, math.ceil(seconds)))

@@ -72,10 +72,10 @@ _CREATED = (
     .where(pick.c.batch_id == bindparam("batch_id"), pick.c.lane_set == bindparam("lanes"))
     .scalar_subquery()
 )
-# One that another worker takes at this moment is passed over: two never wait for the same segment.
 IN_DOUBT_MAX = 8
 """Segments in doubt whose bodies lie outside, in one claim: the transaction is begun anew for each of them, and only so
 often (`bodies.ROUNDS`). Those that are left are claimed with the next checkpoint."""
+# One that another worker takes at this moment is passed over: two never wait for the same segment.
 _HEAD = Prepared(
     select(
         segment.c.lane_set,

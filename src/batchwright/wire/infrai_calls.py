@@ -11,9 +11,9 @@ import msgspec
 from batchwright.core.durations import shown
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.fair_share import PRIORITY_MAX
+from batchwright.wire.bad_body import BadBody
 from batchwright.wire.infrai_submit import (
     MAX_KEY_CHARS,
-    BadSubmit,
     param_of,
     read_choice,
     read_max_cost,
@@ -81,7 +81,7 @@ _T = TypeVar("_T", bound=_Empty)
 
 
 def read_nothing(body: bytes) -> None:
-    """Raises BadSubmit, as all here, for a body that says more than the call can do."""
+    """Raises BadBody, as all here, for a body that says more than the call can do."""
     _decode(body, _Empty)
 
 
@@ -90,7 +90,7 @@ def read_pause(body: bytes) -> str:
     given = _decode(body, _Pause).reason
     reason = PAUSED_BY_USER if given is None else given.strip()
     if not 0 < len(reason) <= MAX_REASON_CHARS:
-        raise BadSubmit(f"reason: expected 1 to {MAX_REASON_CHARS} characters, found {len(reason)}", "reason")
+        raise BadBody(f"reason: expected 1 to {MAX_REASON_CHARS} characters, found {len(reason)}", "reason")
     return reason
 
 
@@ -103,7 +103,7 @@ def read_priority(body: bytes) -> int:
     """From -PRIORITY_MAX to PRIORITY_MAX."""
     priority = _decode(body, _Priority).priority
     if not (-PRIORITY_MAX <= priority <= PRIORITY_MAX and priority == int(priority)):
-        raise BadSubmit(
+        raise BadBody(
             f"priority: expected a whole number from {-PRIORITY_MAX} to {PRIORITY_MAX}, found {shown(priority)}",
             "priority",
         )
@@ -115,9 +115,9 @@ def read_retry(body: bytes) -> RetryCall:
     how = RetryAs(read_choice("as", RetryAs.ROUND if found.how is None else found.how, tuple(RetryAs)))
     key = found.idempotency_key or ""
     if len(key) > MAX_KEY_CHARS:
-        raise BadSubmit(f"idempotency_key has {len(key)} characters; at most {MAX_KEY_CHARS}", "idempotency_key")
+        raise BadBody(f"idempotency_key has {len(key)} characters; at most {MAX_KEY_CHARS}", "idempotency_key")
     if found.round is not None and not (0 <= found.round <= MAX_ROUND and found.round == int(found.round)):
-        raise BadSubmit(f"round: expected a whole number from 0, found {shown(found.round)}", "round")
+        raise BadBody(f"round: expected a whole number from 0, found {shown(found.round)}", "round")
     if how is RetryAs.ROUND:
         _refuse_in_place(found)
     return RetryCall(
@@ -135,9 +135,9 @@ def read_retry(body: bytes) -> RetryCall:
 def _refuse_in_place(found: _Retry) -> None:
     """What a new round could not keep to is no option of it."""
     if found.max_cost_usd is not None:
-        raise BadSubmit("max_cost_usd: a new round keeps the batch's cap; `as` new takes another", "max_cost_usd")
+        raise BadBody("max_cost_usd: a new round keeps the batch's cap; `as` new takes another", "max_cost_usd")
     if found.idempotency_key:
-        raise BadSubmit(
+        raise BadBody(
             "idempotency_key: a new round takes `round`, the round whose rows are meant; `as` new takes a key",
             "idempotency_key",
         )
@@ -148,9 +148,9 @@ def _decode(body: bytes, form: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body.strip() or b"{}", type=form)
     except msgspec.ValidationError as error:
-        raise BadSubmit(sentence_of(error, form.__struct_encode_fields__), param_of(error)) from None
+        raise BadBody(sentence_of(error, form.__struct_encode_fields__), param_of(error)) from None
     except (msgspec.DecodeError, RecursionError) as error:
         mended = mend_surrogates(body)
         if mended != body:
             return _decode(mended, form)
-        raise BadSubmit(f"the body is not JSON: {error}", json=False) from None
+        raise BadBody(f"the body is not JSON: {error}", json=False) from None

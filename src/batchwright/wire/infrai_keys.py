@@ -10,20 +10,12 @@ import msgspec
 from batchwright.core.durations import read_duration
 from batchwright.core.money import read_amount
 from batchwright.core.tenants import Scope
+from batchwright.wire.bad_body import BadBody
 
 MAX_NAME_CHARS = 200
 MAX_RPM = 10**9
 
 T = TypeVar("T", bound=msgspec.Struct)
-
-
-class BadKeyBody(ValueError):
-    """`json` False: it is no JSON at all. `param`: the field; empty: the body as a whole."""
-
-    def __init__(self, message: str, param: str = "", *, json: bool = True) -> None:
-        super().__init__(message)
-        self.param = param
-        self.json = json
 
 
 class _Create(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,14 +43,14 @@ class KeyBody:
 
 
 def read_key_body(body: bytes) -> KeyBody:
-    """Raises BadKeyBody."""
+    """Raises BadBody."""
     asked = _decode(body, _Create)
     name = asked.name or ""
     if len(name) > MAX_NAME_CHARS:
-        raise BadKeyBody(f"name has {len(name)} characters; at most {MAX_NAME_CHARS}", "name")
+        raise BadBody(f"name has {len(name)} characters; at most {MAX_NAME_CHARS}", "name")
     rpm = asked.rpm or 0
     if asked.rpm is not None and not 1 <= rpm <= MAX_RPM:
-        raise BadKeyBody(f"rpm: expected a whole number of at least 1, found {asked.rpm}", "rpm")
+        raise BadBody(f"rpm: expected a whole number of at least 1, found {asked.rpm}", "rpm")
     return KeyBody(
         name=name,
         scopes=_scopes(asked.scopes),
@@ -69,7 +61,7 @@ def read_key_body(body: bytes) -> KeyBody:
 
 
 def read_budget_body(body: bytes) -> int:
-    """`budget_usd` in 1e-12 USD; -1 for null: no bound. Raises BadKeyBody."""
+    """`budget_usd` in 1e-12 USD; -1 for null: no bound. Raises BadBody."""
     return _budget(_decode(body, _Budget).budget_usd)
 
 
@@ -78,9 +70,9 @@ def _decode(body: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(body or b"{}", type=kind)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$.")
-        raise BadKeyBody(f"the body is not as expected: {text}", path.rstrip("`").split(".")[0].split("[")[0]) from None
+        raise BadBody(f"the body is not as expected: {text}", path.rstrip("`").split(".")[0].split("[")[0]) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadKeyBody(f"the body is no JSON: {error}", json=False) from None
+        raise BadBody(f"the body is no JSON: {error}", json=False) from None
 
 
 def _scopes(names: list[str] | None) -> frozenset[Scope]:
@@ -88,7 +80,7 @@ def _scopes(names: list[str] | None) -> frozenset[Scope]:
         return frozenset({Scope.SUBMIT, Scope.READ})
     if not names or any(name not in tuple(Scope) for name in names):
         found = next((name for name in names if name not in tuple(Scope)), "none")
-        raise BadKeyBody(f"scopes: expected some of {', '.join(Scope)}, found {found[:40]!r}", "scopes")
+        raise BadBody(f"scopes: expected some of {', '.join(Scope)}, found {found[:40]!r}", "scopes")
     return frozenset(Scope(name) for name in names)
 
 
@@ -98,7 +90,7 @@ def _expires_s(value: str | float | None) -> float:
     try:
         return read_duration(value)
     except ValueError as error:
-        raise BadKeyBody(f"expires: {error}", "expires") from None
+        raise BadBody(f"expires: {error}", "expires") from None
 
 
 def _budget(value: str | float | None) -> int:
@@ -107,4 +99,4 @@ def _budget(value: str | float | None) -> int:
     try:
         return read_amount(value)
     except ValueError as error:
-        raise BadKeyBody(f"budget_usd: {error}", "budget_usd") from None
+        raise BadBody(f"budget_usd: {error}", "budget_usd") from None

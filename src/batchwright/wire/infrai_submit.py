@@ -13,6 +13,7 @@ from batchwright.core.durations import read_duration, shown
 from batchwright.core.gate import OnGate
 from batchwright.core.money import read_amount
 from batchwright.core.webhooks import check_secret
+from batchwright.wire.bad_body import BadBody
 from batchwright.wire.json_text import BOM, kind_of, mend_surrogates
 from batchwright.wire.row_array import cut_apart
 
@@ -23,17 +24,7 @@ MAX_METADATA_CHARS = 512
 MAX_TIMEOUT_S = 30 * 86_400.0
 
 
-class BadSubmit(ValueError):
-    """The body is no batch. `param` is the field that is meant; empty: the body as a whole."""
-
-    def __init__(self, message: str, param: str = "", *, json: bool = True) -> None:
-        super().__init__(message)
-        self.param = param
-        self.json = json
-        """False: it is not even JSON."""
-
-
-class _Unreadable(BadSubmit):
+class _Unreadable(BadBody):
     """No reader gets through it; its rows may be good apart from one."""
 
 
@@ -82,7 +73,7 @@ MAX_OPTIONS_BYTES = 1024 * 1024
 
 
 def read_submit(body: bytes, most_rows: int) -> InfraiSubmit:
-    """Raises BadSubmit. The rows are not looked into: each may be any JSON value, and where one is none at all, its
+    """Raises BadBody. The rows are not looked into: each may be any JSON value, and where one is none at all, its
     bytes are passed on as they are. `most_rows`: so many are looked for in such a body."""
     body = body.removeprefix(BOM)
     try:
@@ -97,43 +88,41 @@ def read_submit(body: bytes, most_rows: int) -> InfraiSubmit:
         rows, beside = _rows_of(found, body)
     _check_once(beside)
     if not rows:
-        raise BadSubmit("requests is empty; expected at least one request body", "requests")
+        raise BadBody("requests is empty; expected at least one request body", "requests")
     return InfraiSubmit(rows=rows, options=_options(found))
 
 
 def _rows_of(found: _Body, body: bytes) -> tuple[list[Raw], bytes]:
     """The rows, and the body without them."""
     if isinstance(found.requests, msgspec.UnsetType):
-        raise BadSubmit("requests is missing; expected an array of request bodies", "requests")
+        raise BadBody("requests is missing; expected an array of request bodies", "requests")
     requests = bytes(found.requests)
     try:
         rows = _requests.decode(requests)
     except msgspec.ValidationError:
-        raise BadSubmit(f"requests: expected an array, got {kind_of(requests[:1])}", "requests") from None
+        raise BadBody(f"requests: expected an array, got {kind_of(requests[:1])}", "requests") from None
     return rows, body.replace(requests, b"0", 1)
 
 
 def read_options(values: dict[str, str]) -> BatchOptions:
     """The options of a submit whose body is lines alone, from its query (`metadata` is a JSON object). Raises
-    BadSubmit."""
+    BadBody."""
     fields: dict[str, object] = dict(values)
     if "metadata" in values:
         try:
             fields["metadata"] = msgspec.json.decode(values["metadata"].encode())
         except msgspec.DecodeError as error:
-            raise BadSubmit(f"metadata: expected a JSON object ({error})", "metadata") from None
+            raise BadBody(f"metadata: expected a JSON object ({error})", "metadata") from None
     try:
         return _options(msgspec.convert(fields, _Body, strict=False))
     except msgspec.ValidationError as error:
-        raise BadSubmit(f"a parameter is not as expected: {error}", param_of(error)) from None
+        raise BadBody(f"a parameter is not as expected: {error}", param_of(error)) from None
 
 
 def _check_once(options: bytes) -> None:
     """A field that is given twice is refused: of two readers each might take another one. Rows are not looked into."""
     if len(options) > MAX_OPTIONS_BYTES:
-        raise BadSubmit(
-            f"the body has {len(options):,} bytes beside requests; at most {MAX_OPTIONS_BYTES:,} are allowed"
-        )
+        raise BadBody(f"the body has {len(options):,} bytes beside requests; at most {MAX_OPTIONS_BYTES:,} are allowed")
     json.loads(options, object_pairs_hook=_fields_once, parse_int=float)  # as an int it may have too many digits
 
 
@@ -142,7 +131,7 @@ def _fields_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise BadSubmit(f"the field {twice[:40]!r} is given more than once", twice[:40])
+        raise BadBody(f"the field {twice[:40]!r} is given more than once", twice[:40])
     return fields
 
 
@@ -150,7 +139,7 @@ def _decode(body: bytes, what: str = "the body") -> _Body:
     try:
         return _body.decode(body)
     except msgspec.ValidationError as error:
-        raise BadSubmit(sentence_of(error, _Body.__struct_encode_fields__), param_of(error)) from None
+        raise BadBody(sentence_of(error, _Body.__struct_encode_fields__), param_of(error)) from None
     except RecursionError:
         raise _Unreadable(f"{what} is nested too deeply") from None
     except msgspec.DecodeError as error:
@@ -160,7 +149,7 @@ def _decode(body: bytes, what: str = "the body") -> _Body:
 def _options(body: _Body) -> BatchOptions:
     key = body.idempotency_key or ""
     if len(key) > MAX_KEY_CHARS:
-        raise BadSubmit(f"idempotency_key has {len(key)} characters; at most {MAX_KEY_CHARS}", "idempotency_key")
+        raise BadBody(f"idempotency_key has {len(key)} characters; at most {MAX_KEY_CHARS}", "idempotency_key")
     return BatchOptions(
         timeout_s=read_timeout(body.batch_timeout),
         metadata=_metadata(body.metadata or {}),
@@ -177,23 +166,23 @@ def _options(body: _Body) -> BatchOptions:
 
 
 def read_timeout(value: str | float | None) -> float:
-    """Seconds; 0: not said. Raises BadSubmit, as those below."""
+    """Seconds; 0: not said. Raises BadBody, as those below."""
     if value is None:
         return 0.0
     try:
         return read_duration(value, MAX_TIMEOUT_S)
     except ValueError as error:
-        raise BadSubmit(f"batch_timeout: {error}", "batch_timeout") from None
+        raise BadBody(f"batch_timeout: {error}", "batch_timeout") from None
 
 
 def _metadata(given: dict[str, str | int | float | bool | None]) -> dict[str, str]:
     if len(given) > MAX_METADATA:
-        raise BadSubmit(f"metadata has {len(given)} entries; at most {MAX_METADATA}", "metadata")
+        raise BadBody(f"metadata has {len(given)} entries; at most {MAX_METADATA}", "metadata")
     metadata = {}
     for name, value in given.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         if len(name) > MAX_METADATA_NAME or len(text) > MAX_METADATA_CHARS:
-            raise BadSubmit(
+            raise BadBody(
                 f"metadata {name[:80]!r}: a name has at most {MAX_METADATA_NAME} characters and a value at most "
                 f"{MAX_METADATA_CHARS}",
                 "metadata",
@@ -209,14 +198,14 @@ def read_max_cost(value: str | float | None) -> int:
     try:
         return read_amount(value)
     except ValueError as error:
-        raise BadSubmit(f"max_cost_usd: {error}", "max_cost_usd") from None
+        raise BadBody(f"max_cost_usd: {error}", "max_cost_usd") from None
 
 
 def _attempts(value: float | None) -> int:
     if value is None:
         return 0
     if not 1 <= value <= 100 or value != int(value):
-        raise BadSubmit(f"max_attempts: expected a whole number from 1 to 100, found {shown(value)}", "max_attempts")
+        raise BadBody(f"max_attempts: expected a whole number from 1 to 100, found {shown(value)}", "max_attempts")
     return int(value)
 
 
@@ -224,16 +213,16 @@ def _webhook_secret(body: _Body) -> str:
     if body.webhook_secret is None:
         return ""
     if not body.webhook:
-        raise BadSubmit("webhook_secret signs what a webhook is sent, and no webhook was named", "webhook_secret")
+        raise BadBody("webhook_secret signs what a webhook is sent, and no webhook was named", "webhook_secret")
     try:
         return check_secret(body.webhook_secret)
     except ValueError as error:
-        raise BadSubmit(f"webhook_secret: {error}", "webhook_secret") from None
+        raise BadBody(f"webhook_secret: {error}", "webhook_secret") from None
 
 
 def read_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
-        raise BadSubmit(f"{name}: expected {' or '.join(choices)}, found {value[:40]!r}", name)
+        raise BadBody(f"{name}: expected {' or '.join(choices)}, found {value[:40]!r}", name)
     return value
 
 

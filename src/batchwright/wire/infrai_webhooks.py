@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import msgspec
 
 from batchwright.core.webhooks import EVERY_EVENT, EventType, check_secret
-from batchwright.wire.infrai_submit import MAX_KEY_CHARS, BadSubmit, param_of, sentence_of
+from batchwright.wire.bad_body import BadBody
+from batchwright.wire.infrai_submit import MAX_KEY_CHARS, param_of, sentence_of
 
 EVERY = "*"
 """In `events`: all of them, later ones too."""
@@ -52,23 +53,21 @@ _body = msgspec.json.Decoder(_Body)
 
 
 def read_register(body: bytes) -> WebhookWish:
-    """Raises BadSubmit."""
+    """Raises BadBody."""
     try:
         found = _body.decode(body)
     except msgspec.ValidationError as error:
-        raise BadSubmit(sentence_of(error, _Body.__struct_fields__), param_of(error)) from None
+        raise BadBody(sentence_of(error, _Body.__struct_fields__), param_of(error)) from None
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadSubmit(f"the body is not JSON: {error}", json=False) from None
+        raise BadBody(f"the body is not JSON: {error}", json=False) from None
     if not found.url:
-        raise BadSubmit("url is missing; expected where to send, such as https://example.com/hook", "url")
+        raise BadBody("url is missing; expected where to send, such as https://example.com/hook", "url")
     key = found.idempotency_key or ""
     if len(key) > MAX_KEY_CHARS:
-        raise BadSubmit(f"idempotency_key has {len(key)} characters; at most {MAX_KEY_CHARS}", "idempotency_key")
+        raise BadBody(f"idempotency_key has {len(key)} characters; at most {MAX_KEY_CHARS}", "idempotency_key")
     description = found.description or ""
     if len(description) > MAX_DESCRIPTION_CHARS:
-        raise BadSubmit(
-            f"description has {len(description)} characters; at most {MAX_DESCRIPTION_CHARS}", "description"
-        )
+        raise BadBody(f"description has {len(description)} characters; at most {MAX_DESCRIPTION_CHARS}", "description")
     return WebhookWish(
         url=found.url,
         events=_events(found.events),
@@ -85,7 +84,7 @@ def _secret(value: str | None) -> str:
     try:
         return check_secret(value)
     except ValueError as error:
-        raise BadSubmit(f"secret: {error}", "secret") from None
+        raise BadBody(f"secret: {error}", "secret") from None
 
 
 def _events(names: list[str] | None) -> frozenset[EventType]:
@@ -94,23 +93,23 @@ def _events(names: list[str] | None) -> frozenset[EventType]:
     known = {event.value: event for event in EventType}
     for name in names:
         if name not in known:
-            raise BadSubmit(f"events: there is no {name[:80]!r}; known are {', '.join(known)} and {EVERY}", "events")
+            raise BadBody(f"events: there is no {name[:80]!r}; known are {', '.join(known)} and {EVERY}", "events")
     if not names:
-        raise BadSubmit(f"events is empty; expected some of {', '.join(known)}, or {EVERY}", "events")
+        raise BadBody(f"events is empty; expected some of {', '.join(known)}, or {EVERY}", "events")
     return frozenset(known[name] for name in names)
 
 
 def _headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Values may be secrets: never repeated."""
     if len(headers) > MAX_HEADERS:
-        raise BadSubmit(f"headers has {len(headers)} entries; at most {MAX_HEADERS}", "headers")
+        raise BadBody(f"headers has {len(headers)} entries; at most {MAX_HEADERS}", "headers")
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
-            raise BadSubmit(f"headers: {name[:80]!r} is no header name", "headers")
+            raise BadBody(f"headers: {name[:80]!r} is no header name", "headers")
         if name.lower() in _OURS:
-            raise BadSubmit(f"headers: {name} is written by the service itself; leave it away", "headers")
+            raise BadBody(f"headers: {name} is written by the service itself; leave it away", "headers")
         if len(value) > MAX_HEADER_CHARS or not _VALUE.fullmatch(value):
-            raise BadSubmit(
+            raise BadBody(
                 f"headers: the value of {name} has a control character, one outside ASCII, or more than "
                 f"{MAX_HEADER_CHARS} characters",
                 "headers",

@@ -6,6 +6,7 @@ import msgspec
 
 from batchwright.core.durations import read_duration
 from batchwright.core.endpoints import BadEndpoint, normal_endpoint, wire_url
+from batchwright.wire.bad_body import BadBody
 from batchwright.wire.json_text import BOM
 
 MAX_METADATA = 16
@@ -14,16 +15,6 @@ MAX_METADATA_CHARS = 512
 MAX_WINDOW_S = 30 * 86_400.0
 MIN_EXPIRES_S = 3_600
 MAX_EXPIRES_S = 2_592_000
-
-
-class BadCreate(ValueError):
-    """The body asks for no batch. `param` is the field that is meant; empty: the body as a whole."""
-
-    def __init__(self, message: str, param: str = "", *, json: bool = True) -> None:
-        super().__init__(message)
-        self.param = param
-        self.json = json
-        """False: it is not even JSON."""
 
 
 class CreateBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,13 +48,13 @@ _decode = msgspec.json.Decoder(_Body).decode
 
 
 def read_create(body: bytes) -> CreateBatch:
-    """Raises BadCreate."""
+    """Raises BadBody."""
     try:
         found = _decode(body.removeprefix(BOM))
     except msgspec.ValidationError as error:
-        raise BadCreate(_sentence(error), _param_of(error)) from None
+        raise BadBody(_sentence(error), _param_of(error)) from None
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadCreate(f"We could not parse the JSON body of your request: {error}", json=False) from None
+        raise BadBody(f"We could not parse the JSON body of your request: {error}", json=False) from None
     return CreateBatch(
         input_file_id=found.input_file_id,
         endpoint=_endpoint(found.endpoint),
@@ -78,22 +69,22 @@ def _endpoint(text: str) -> str:
     try:
         return wire_url(normal_endpoint(text))
     except BadEndpoint as error:
-        raise BadCreate(f"Invalid value for 'endpoint': {error}", "endpoint") from None
+        raise BadBody(f"Invalid value for 'endpoint': {error}", "endpoint") from None
 
 
 def _window_s(text: str) -> float:
     try:
         return read_duration(text, MAX_WINDOW_S)
     except ValueError as error:
-        raise BadCreate(f"Invalid value for 'completion_window': {error}", "completion_window") from None
+        raise BadBody(f"Invalid value for 'completion_window': {error}", "completion_window") from None
 
 
 def _metadata(given: dict[str, str]) -> dict[str, str]:
     if len(given) > MAX_METADATA:
-        raise BadCreate(f"Invalid 'metadata': {len(given)} entries, at most {MAX_METADATA}.", "metadata")
+        raise BadBody(f"Invalid 'metadata': {len(given)} entries, at most {MAX_METADATA}.", "metadata")
     for name, value in given.items():
         if len(name) > MAX_METADATA_NAME or len(value) > MAX_METADATA_CHARS:
-            raise BadCreate(
+            raise BadBody(
                 f"Invalid 'metadata': {name[:80]!r}: a name has at most {MAX_METADATA_NAME} characters and a value at "
                 f"most {MAX_METADATA_CHARS}.",
                 "metadata",
@@ -105,12 +96,12 @@ def _expires_s(given: _Expires | None) -> int:
     if given is None:
         return 0
     if given.anchor != "created_at":
-        raise BadCreate(
+        raise BadBody(
             f"Invalid value for 'output_expires_after.anchor': expected 'created_at', found {given.anchor[:40]!r}",
             "output_expires_after",
         )
     if not MIN_EXPIRES_S <= given.seconds <= MAX_EXPIRES_S:
-        raise BadCreate(
+        raise BadBody(
             f"Invalid value for 'output_expires_after.seconds': expected {MIN_EXPIRES_S} to {MAX_EXPIRES_S}, "
             f"found {given.seconds}",
             "output_expires_after",

@@ -15,6 +15,9 @@ from batchwright.core.errors import UsageError
 
 _TOKEN = re.compile(r"""\{\{[ \t]+(?P<jinja>[^{}:"',]*[^{}:"',\s])[ \t]+\}\}|\{\{|\}\}|\{(?P<name>[^{}]*)\}|[{}]""")
 
+LISTED_MAX = 40
+"""Columns that a message names."""
+
 
 class Template:
     """A template whose columns are known to exist.
@@ -69,9 +72,11 @@ def _find_column(asked: str, columns: Sequence[str], option: str) -> str:
     )
 
 
-def _listed(columns: Sequence[str], most: int = 40) -> str:
-    names = ", ".join(f"{{{_clip(column)}}}" for column in columns[:most])
-    return names + (f" and {len(columns) - most} more" if len(columns) > most else "") if columns else "no columns"
+def _listed(columns: Sequence[str]) -> str:
+    if not columns:
+        return "no columns"
+    more = f" and {len(columns) - LISTED_MAX} more" if len(columns) > LISTED_MAX else ""
+    return ", ".join(f"{{{_clip(column)}}}" for column in columns[:LISTED_MAX]) + more
 
 
 def _shown(text: str) -> str:

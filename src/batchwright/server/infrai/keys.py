@@ -13,10 +13,11 @@ from batchwright.ports.keys import ApiKey
 from batchwright.server.asking import Ask
 from batchwright.server.bodies import read_json
 from batchwright.server.envelope import usd
-from batchwright.server.faults import Fault
+from batchwright.server.faults import Fault, of_bad_body
 from batchwright.server.infrai.status_view import moment
 from batchwright.server.new_key import KeyWish, make_key
-from batchwright.wire.infrai_keys import BadKeyBody, read_budget_body, read_key_body
+from batchwright.wire.bad_body import BadBody
+from batchwright.wire.infrai_keys import read_budget_body, read_key_body
 
 MAX_BODY_BYTES = 64 * 1024
 KEY_ID = re.compile(r"key_[0-9a-f]{16}")
@@ -83,9 +84,8 @@ async def _read(ask: Ask, read: Callable[[bytes], T]) -> T:
     body = await read_json(ask.request, MAX_BODY_BYTES)
     try:
         return read(body)
-    except BadKeyBody as error:
-        code = "INVALID_REQUEST" if error.json else "INVALID_JSON"
-        raise Fault(code, str(error)[:500], param=error.param) from None
+    except BadBody as error:
+        raise of_bad_body(error) from None
 
 
 async def _own_key(ask: Ask) -> ApiKey:

@@ -16,10 +16,11 @@ from batchwright.core.errors import WrongState
 from batchwright.ports.batches import BatchStatus, Selector
 from batchwright.server.asking import Ask
 from batchwright.server.bodies import read_json
-from batchwright.server.faults import Fault
+from batchwright.server.faults import Fault, of_bad_body
 from batchwright.server.infrai.retry_new import retry_as_new
 from batchwright.server.infrai.status_view import view_for
 from batchwright.server.infrai.submit import TIMEOUT_S
+from batchwright.wire.bad_body import BadBody
 from batchwright.wire.infrai_calls import (
     RetryAs,
     RetryCall,
@@ -29,7 +30,6 @@ from batchwright.wire.infrai_calls import (
     read_resume,
     read_retry,
 )
-from batchwright.wire.infrai_submit import BadSubmit
 
 SMALL_BYTES = 64 * 1024
 """Of a body that holds a few options."""
@@ -109,8 +109,8 @@ async def _read(ask: Ask, reader: Callable[[bytes], T]) -> T:
     body = await read_json(ask.request, SMALL_BYTES)
     try:
         return reader(body)
-    except BadSubmit as error:
-        raise Fault("INVALID_REQUEST" if error.json else "INVALID_JSON", str(error)[:500], param=error.param) from None
+    except BadBody as error:
+        raise of_bad_body(error) from None
 
 
 async def _allowed(ask: Ask, batch_id: str, what: tuple[str, Awaitable[T]]) -> T:

@@ -20,12 +20,13 @@ from batchwright.ports.store import Idempotency
 from batchwright.ports.webhooks import Webhook
 from batchwright.server.asking import Ask, Query
 from batchwright.server.bodies import LINES_TYPES, BodyLimits, is_json, media_type, read_body, wrong_type
-from batchwright.server.faults import Fault
+from batchwright.server.faults import Fault, of_bad_body
 from batchwright.server.infrai.status_view import submit_view
 from batchwright.server.infrai.targets import read_url
 from batchwright.server.infrai.upload import Upload, long_row, too_many_rows
 from batchwright.server.service import Service
-from batchwright.wire.infrai_submit import BadSubmit, BatchOptions, InfraiSubmit, read_options, read_submit
+from batchwright.wire.bad_body import BadBody
+from batchwright.wire.infrai_submit import BatchOptions, InfraiSubmit, read_options, read_submit
 from batchwright.wire.rows import RowDecoder
 
 TIMEOUT_S = 24 * 3600.0
@@ -50,8 +51,8 @@ async def submit_array(ask: Ask) -> Response:
     body = await read_body(ask.request, limits)
     try:
         asked = await asyncio.to_thread(read_submit, body, ceilings.rows)
-    except BadSubmit as error:
-        raise bad_submit(error) from None
+    except BadBody as error:
+        raise of_bad_body(error) from None
     if len(asked.rows) > ceilings.rows:
         raise too_many_rows(len(asked.rows), ceilings)
     key = idempotency_key(ask, asked.options)
@@ -93,13 +94,8 @@ def options_of_query(ask: Ask) -> BatchOptions:
     names = dict.fromkeys(ask.request.query_params.keys())
     try:
         return read_options({name: ask.text(name) for name in names})
-    except BadSubmit as error:
-        raise bad_submit(error) from None
-
-
-def bad_submit(error: BadSubmit) -> Fault:
-    code = "INVALID_REQUEST" if error.json else "INVALID_JSON"
-    return Fault(code, str(error)[:500], param=error.param)
+    except BadBody as error:
+        raise of_bad_body(error) from None
 
 
 def idempotency_key(ask: Ask, options: BatchOptions) -> str:

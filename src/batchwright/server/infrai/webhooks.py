@@ -17,12 +17,13 @@ from batchwright.ports.store import Idempotency
 from batchwright.ports.webhooks import Delivery, DeliveryState, Webhook
 from batchwright.server.asking import Ask
 from batchwright.server.bodies import read_body
-from batchwright.server.faults import Fault
+from batchwright.server.faults import Fault, of_bad_body
 from batchwright.server.infrai.status_view import moment, status_view
 from batchwright.server.infrai.submit import REPLAYED, idempotency_key
 from batchwright.server.infrai.targets import read_url
 from batchwright.server.pace import Paces
-from batchwright.wire.infrai_submit import BadSubmit, BatchOptions
+from batchwright.wire.bad_body import BadBody
+from batchwright.wire.infrai_submit import BatchOptions
 from batchwright.wire.infrai_webhooks import read_register
 
 BODY_BYTES = 64 * 1024
@@ -40,8 +41,8 @@ async def register(ask: Ask) -> Response:
     body = await read_body(ask.request, BODY_BYTES)
     try:
         wish = read_register(body)
-    except BadSubmit as error:
-        raise Fault("INVALID_REQUEST" if error.json else "INVALID_JSON", str(error)[:500], param=error.param) from None
+    except BadBody as error:
+        raise of_bad_body(error) from None
     account, store = ask.tenant.account, ask.service.webhooks
     key = idempotency_key(ask, BatchOptions(idempotency_key=wish.idempotency_key))
     idempotency = Idempotency(key, hashlib.sha256(body).hexdigest()) if key else None

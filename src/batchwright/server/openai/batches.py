@@ -13,10 +13,11 @@ from batchwright.ports.files import FileBatchRow, Purpose
 from batchwright.ports.store import Idempotency
 from batchwright.server.asking import BATCH_ID, Ask
 from batchwright.server.bodies import read_body
-from batchwright.server.faults import Fault
+from batchwright.server.faults import Fault, of_bad_body
 from batchwright.server.openai.shell import FILE_ID, answer, files
 from batchwright.server.openai.views import batch_view, list_view, status_word
-from batchwright.wire.openai_batch import BadCreate, CreateBatch, read_create
+from batchwright.wire.bad_body import BadBody
+from batchwright.wire.openai_batch import CreateBatch, read_create
 
 MAX_BODY_BYTES = 64 * 1024
 """Sixteen entries of metadata are the most of it."""
@@ -30,8 +31,8 @@ async def create_batch(ask: Ask) -> Response:
     body = await read_body(ask.request, MAX_BODY_BYTES)
     try:
         asked = read_create(body)
-    except BadCreate as error:
-        raise Fault("INVALID_REQUEST" if error.json else "INVALID_JSON", str(error)[:500], param=error.param) from None
+    except BadBody as error:
+        raise of_bad_body(error) from None
     row = FileBatchRow(
         batch_id=f"batch_{ask.service.chance.hex_id(24)}",
         file_id=asked.input_file_id,

@@ -17,6 +17,7 @@ from batchwright.ports.calls import CallBroken, CallRefused, CallReply, Pieces
 from batchwright.server.asking import Ask, Handler
 from batchwright.server.bodies import read_body
 from batchwright.server.envelope import JSON
+from batchwright.server.faults import retry_after
 from batchwright.server.openai.shell import error_type
 
 ENDPOINTS = (CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES)
@@ -109,5 +110,5 @@ def _refused(error: CallRefused, ask: Ask) -> Response:
     again = "true" if error.http_status == 429 or error.http_status >= 500 else "false"
     headers = {"X-Request-Id": ask.request_id, "X-Infrai-Request-Id": ask.request_id, "X-Should-Retry": again}
     if error.retry_after_s:
-        headers["Retry-After"] = str(max(1, round(error.retry_after_s + 0.499)))
+        headers["Retry-After"] = retry_after(error.retry_after_s)
     return Response(_encode({"error": said}), status_code=error.http_status, media_type=JSON, headers=headers)

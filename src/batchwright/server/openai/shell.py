@@ -11,7 +11,7 @@ from starlette.responses import Response
 from batchwright.ports.file_batches import Files
 from batchwright.server.asking import Ask, Shell, request_id
 from batchwright.server.envelope import JSON
-from batchwright.server.faults import Fault, fault_of
+from batchwright.server.faults import Fault, fault_of, retry_after
 from batchwright.server.service import Service
 from batchwright.wire.error_codes import CALL_CODES
 
@@ -64,7 +64,7 @@ def failure(fault: Fault, request_id_: str) -> Response:
     should_retry = "true" if CALL_CODES[fault.code].retryable else "false"
     headers = {"X-Request-Id": request_id_, "X-Should-Retry": should_retry}
     if fault.retry_after_s:
-        headers["Retry-After"] = str(max(1, round(fault.retry_after_s + 0.499)))
+        headers["Retry-After"] = retry_after(fault.retry_after_s)
     if fault.code == "UNAUTHORIZED":
         headers["WWW-Authenticate"] = "Bearer"
     return Response(_encode({"error": error}), status_code=status, media_type=JSON, headers=headers)
