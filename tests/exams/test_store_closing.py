@@ -147,6 +147,17 @@ def test_the_first_pause_of_a_cause_stands_until_it_is_cleared(store: Store) -> 
     assert len(Worker(store).claim()) == 1
 
 
+@pytest.mark.parametrize("cause", [cause for cause in PauseCause if cause is not PauseCause.UNKNOWN])
+def test_an_end_is_an_end_and_leaves_no_pause(store: Store, cause: PauseCause) -> None:
+    submit(store, "batch_a", [new_segment(0)])
+    store.pause_batch("batch_a", pause(cause))
+    store.request_close("batch_a", FailureKind.CANCELLED, 3_000)
+    store.close_step("batch_a", 3_000)
+    assert state(store) is BatchState.CANCELLED
+    assert store.get_batch("batch_a").pauses == ()
+    assert store.batch_pauses(10) == []
+
+
 def test_pauses_of_unknown_and_settled_batches_are_refused(store: Store) -> None:
     submit(store, "batch_a", [])
     with pytest.raises(WrongState, match="has ended, it cannot be paused"):

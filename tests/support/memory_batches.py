@@ -5,13 +5,13 @@ Tallies are kept as a worker keeps them, apart from the rows, so that a test can
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from batchwright.core import row_map
-from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.batch_spec import BatchSpec, Destination
 from batchwright.core.batch_state import BatchFacts, Pause, PauseCause, count, derive
 from batchwright.core.errors import InUse, NoSuchBatch, WrongState
 from batchwright.core.failures import FailureKind
@@ -227,7 +227,9 @@ class MemoryBatches:
         self.hold(batch_id, PauseCause.USER, reason)
         return await self.status(batch_id)
 
-    async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
+    async def resume(
+        self, batch_id: str, *, max_cost_picousd: int = -1, keys_of: Sequence[Destination] = ()
+    ) -> BatchStatus:
         batch = self._batch(batch_id)
         batch.pauses.clear()
         if max_cost_picousd >= 0:

@@ -34,6 +34,7 @@ def resume_command(batch: str, **given: Any) -> int:
     from batchwright.assemble.fleet import closed_lanes_of
     from batchwright.cli.running import finish, run_to_end, with_batches
     from batchwright.ports.batches import Batches
+    from batchwright.runner.plan import renewed_keys
     from batchwright.runner.progress import open_display
 
     options.check_stdout(given, writes=False)
@@ -45,7 +46,9 @@ def resume_command(batch: str, **given: Any) -> int:
     async def clear(batches: Batches) -> tuple[str, bool]:
         batch_id = await batches.resolve(batch)
         had_ended = (await batches.status(batch_id)).state.terminal
-        await batches.resume(batch_id, max_cost_picousd=typed_cap)
+        for text in renewed_keys((await batches.status(batch_id)).spec.destinations, settings.destinations):
+            say(text)
+        await batches.resume(batch_id, max_cost_picousd=typed_cap, keys_of=settings.destinations)
         return batch_id, had_ended
 
     batch_id, had_ended = with_batches(settings, clear)

@@ -44,6 +44,7 @@ def retry_command(batch: str, **given: Any) -> int:
     from batchwright.core.failures import FailureKind, Flag
     from batchwright.ports.batches import Batches, Selector
     from batchwright.runner.figures import plural
+    from batchwright.runner.plan import renewed_keys
     from batchwright.runner.progress import open_display
 
     options.check_stdout(given, writes=False)
@@ -65,9 +66,12 @@ def retry_command(batch: str, **given: Any) -> int:
             say(f"{batch_id}: {begun}{'.' if given['no_run'] else '; going on with it.'}")
             spent = {PauseCause.BUDGET, PauseCause.KEY_BUDGET}
             if status.pauses and spent.isdisjoint(pause.cause for pause in status.pauses):
-                await batches.resume(batch_id)
+                await batches.resume(batch_id, keys_of=settings.destinations)
             return batch_id, status.counts.open
         rows = await batches.retry(batch_id, selector, deadline_s=settings.deadline_s, gate=given["gate"])
+        if rows and (renewed := renewed_keys(status.spec.destinations, settings.destinations)):
+            await batches.resume(batch_id, keys_of=settings.destinations)
+            say("\n".join(renewed))
         begun = (
             f"{plural(rows, 'row')} in a new round"
             if rows

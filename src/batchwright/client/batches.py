@@ -7,7 +7,7 @@ What a service does not know of a batch is said where it is asked for: the file 
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -173,7 +173,9 @@ class ServiceBatches:
     async def pause(self, batch_id: str, reason: str) -> BatchStatus:
         return await self._changed(batch_id, self._batches.pause(batch_id, reason=reason))
 
-    async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
+    async def resume(
+        self, batch_id: str, *, max_cost_picousd: int = -1, keys_of: Sequence[Destination] = ()
+    ) -> BatchStatus:
         cap = None if max_cost_picousd < 0 else Decimal(max_cost_picousd) / PICO
         return await self._changed(batch_id, self._batches.resume(batch_id, max_cost_usd=cap))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -71,6 +72,21 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     It is not left out, because they would go to another vendor then."""
 
 
+def with_keys_of(own: Sequence[Destination], now: Sequence[Destination]) -> tuple[Destination, ...]:
+    """`own`, each with the key that the same vendor at the same address has in `now`: where rows go stays as it was
+    submitted, and who pays for them may change."""
+    there = {_address(place): place for place in now if not place.unusable}
+    found = []
+    for place in own:
+        other = there.get(_address(place), place)
+        found.append(msgspec.structs.replace(place, key_env=other.key_env, dotenv_file=other.dotenv_file))
+    return tuple(found)
+
+
+def _address(place: Destination) -> tuple[str, str, VendorProtocol]:
+    return place.vendor, place.base_url, place.protocol
+
+
 class RouteStep(msgspec.Struct, frozen=True, kw_only=True):
     """One choice of a route: a model at a vendor."""
 
@@ -87,8 +103,9 @@ Routes = dict[str, tuple[RouteStep, ...]]
 
 def name_of_lane(key: LaneKey, destination: Destination) -> str:
     """What a lane is called among workers: its key, `#` and the digest of the place it leads to. Two batches whose
-    lanes read alike may lead to different places, and those of one are nothing to the other."""
-    return f"{key}#{place_digest(destination)}"
+    lanes read alike may lead to different places, and those of one are nothing to the other. A batch that got another
+    key since it was submitted has the old one in its rows' lanes, and sends under the new one."""
+    return f"{key._replace(account=destination.key_env)}#{place_digest(destination)}"
 
 
 def split_lane(name: str) -> tuple[str, str]:

@@ -215,7 +215,7 @@ class Attempts:
             line.usage_day = day_number
             day = self._day_of(day_number * DAY_MS)
             desk, tenant = line.desk, line.context.tenant
-            line.usage_key = UsageKey(day, desk.key.account, desk.key.model, desk.answered_by, *tenant)
+            line.usage_key = UsageKey(day, desk.destination.key_env, desk.key.model, desk.answered_by, *tenant)
         return line.usage_key
 
     def _decide(self, attempt: Attempt, answer: Answer, base: Record) -> Decision:

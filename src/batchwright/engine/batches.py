@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from copy import copy
 
 from batchwright.core import row_map
-from batchwright.core.batch_spec import CHUNK_OF, LaneKey
+from batchwright.core.batch_spec import CHUNK_OF, Destination, LaneKey, with_keys_of
 from batchwright.core.batch_state import BatchState, Pause, PauseCause, derive
 from batchwright.core.errors import InUse, KeyReused, NoSuchBatch, UsageError, WrongState
 from batchwright.core.failures import FailureKind
@@ -323,11 +323,16 @@ class StoreBatches:
         self.flagged()
         return await self.status(batch_id)
 
-    async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
+    async def resume(
+        self, batch_id: str, *, max_cost_picousd: int = -1, keys_of: Sequence[Destination] = ()
+    ) -> BatchStatus:
         await self._check_credit((await self._get(batch_id)).tenant.key_id)
 
         def clear() -> None:
             batch = self._store.get_batch(batch_id)
+            if with_keys_of(batch.spec.destinations, keys_of) != batch.spec.destinations:
+                self._store.set_keys(batch_id, keys_of)
+                batch = self._store.get_batch(batch_id)
             if max_cost_picousd >= 0:
                 self._store.set_cap(batch_id, max_cost_picousd, soft=batch.spec.soft_cap)
             for lane in sorted(self._lanes_of(batch)):

@@ -164,7 +164,7 @@ class SingleCalls:
             return
         parts, desk = self._worker.parts, call.desk
         day = parts.day_of(self._clock.now_ms())
-        key = UsageKey(day, desk.key.account, desk.key.model, desk.answered_by, *call.tenant, call.endpoint)
+        key = UsageKey(day, desk.destination.key_env, desk.key.model, desk.answered_by, *call.tenant, call.endpoint)
         await self._book.count(key, spent, released_picousd=held_picousd)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Se
 from dataclasses import dataclass
 from typing import Protocol
 
-from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.batch_spec import BatchSpec, Destination
 from batchwright.core.batch_state import BatchState, Counts, Pause
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.records import Tally, UsageKey, UsageSum
@@ -210,9 +210,12 @@ class Batches(Protocol):
     async def pause(self, batch_id: str, reason: str) -> BatchStatus:
         """Stops sending until `resume`; what is out finishes. Raises WrongState for a batch that has ended."""
 
-    async def resume(self, batch_id: str, *, max_cost_picousd: int = -1) -> BatchStatus:
-        """Clears all pauses; a budget pause needs a higher cap, else it is set again at the next row. Raises
-        CreditSpent for a batch whose key has spent its budget."""
+    async def resume(
+        self, batch_id: str, *, max_cost_picousd: int = -1, keys_of: Sequence[Destination] = ()
+    ) -> BatchStatus:
+        """Clears all pauses; a budget pause needs a higher cap, else it is set again at the next row. What has not been
+        sent goes under the keys that the batch's places have in `keys_of` (`core.batch_spec.with_keys_of`); a service
+        goes by its own. Raises CreditSpent for a batch whose key has spent its budget."""
 
     async def prioritise(self, batch_id: str, priority: int) -> BatchStatus:
         """Moves a batch before those of its account that have a lower priority, or behind higher ones; 0 is what every

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from batchwright.core.batch_spec import Destination
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind
 from batchwright.core.records import SegmentKey, UsageKey, UsageSum
@@ -153,6 +154,10 @@ class Store(Fleet, Keys, FileStore, Webhooks, Protocol):
 
     def set_cap(self, batch_id: str, max_cost_picousd: int, *, soft: bool) -> None:
         """Another cap for a batch that has not settled; a budget pause is cleared if the new cap leaves room."""
+
+    def set_keys(self, batch_id: str, keys_of: Sequence[Destination]) -> None:
+        """Its rows go under the keys of these places from the next claim on (`core.batch_spec.with_keys_of`). Raises
+        NoSuchBatch."""
 
     # order of claims ---------------------------------------------------------------------------------------------
     def set_priority(self, batch_id: str, priority: int) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from batchwright.core import row_map
+from batchwright.core.batch_spec import Destination, with_keys_of
 from batchwright.core.batch_state import BatchState, PauseCause
 from batchwright.core.gate import GateRule
 from batchwright.core.row_options import RowOptions
@@ -44,7 +45,7 @@ class Plan:
     says: tuple[str, ...] = ()
     """Told before it is done."""
     resume: bool = False
-    """GO_ON: pauses are to be cleared, or the cap to be set, before."""
+    """GO_ON: pauses are to be cleared, or the cap or keys to be set, before."""
     max_cost_picousd: int = -1
     """GO_ON with `resume`: the new cap; -1 leaves it."""
 
@@ -115,10 +116,32 @@ def _go_on(request: RunRequest, batch: BatchStatus) -> Plan:
     if new_cap >= 0:
         before = f"it was {money_text(cap)}" if cap >= 0 else "it had none"
         says.append(f"Its cap is now {money_text(new_cap)} ({before}).")
+    renewed = renewed_keys(batch.spec.destinations, request.rows.directions.destinations)
+    says += renewed
     says += kept_as_submitted(request, batch)
     return Plan(
-        step=Step.GO_ON, batch=batch, says=tuple(says), resume=bool(causes) or new_cap >= 0, max_cost_picousd=new_cap
+        step=Step.GO_ON,
+        batch=batch,
+        says=tuple(says),
+        resume=bool(causes or renewed) or new_cap >= 0,
+        max_cost_picousd=new_cap,
     )
+
+
+def renewed_keys(own: Sequence[Destination], now: Sequence[Destination]) -> list[str]:
+    """A sentence for each place of a batch that has another key now."""
+    changed = zip(own, with_keys_of(own, now), strict=True)
+    return [
+        f"Its rows go to {before.vendor} with {_key_text(after)} now (before: {_key_text(before)})."
+        for before, after in changed
+        if before != after
+    ]
+
+
+def _key_text(place: Destination) -> str:
+    if not place.key_env:
+        return "no key"
+    return f"the key in {place.key_env}" + (f" of {place.dotenv_file}" if place.dotenv_file else "")
 
 
 def kept_as_submitted(request: RunRequest, batch: BatchStatus) -> list[str]:

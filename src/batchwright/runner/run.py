@@ -262,7 +262,11 @@ class _Run:
             case Step.START | Step.GO_ON:
                 assert self._lock is not None, "a batch is worked on under its lock"
                 if chosen.resume:
-                    await seams.batches.resume(batch_id, max_cost_picousd=chosen.max_cost_picousd)
+                    await seams.batches.resume(
+                        batch_id,
+                        max_cost_picousd=chosen.max_cost_picousd,
+                        keys_of=request.rows.directions.destinations,
+                    )
                 task = _Task(delivery=request.delivery, pace=request.pace, lock=self._lock, read=self._read)
                 return await _work(batch_id, task, seams)
             case Step.WATCH:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from sqlalchemy import Connection, bindparam, case, delete, func, select, text, update
 
-from batchwright.core.batch_spec import BatchSpec
+from batchwright.core.batch_spec import BatchSpec, Destination, with_keys_of
 from batchwright.core.errors import NoSuchBatch, WrongState
 from batchwright.store import backlog, dialect
 from batchwright.store.prepared import Later, Prepared, StoredRow
@@ -36,6 +36,7 @@ _RECOUNT_PAUSES = (
 _SET_PRIORITY = (
     update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(priority=bindparam("new_priority"))
 )
+_SET_SPEC = update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(spec=bindparam("new_spec"))
 _DELETE_PAUSES = delete(pause).where(pause.c.batch_id == bindparam("of_batch"))
 
 
@@ -97,6 +98,14 @@ def get_unsettled(connection: Connection, batch_id: str, wish: str) -> StoredRow
     if row.phase == "settled":
         raise WrongState(f"Batch {batch_id} has ended, it cannot be {wish}. Begin a new round of it with retry.")
     return row
+
+
+def set_keys(connection: Connection, batch_id: str, keys_of: Sequence[Destination]) -> None:
+    row = get_locked(connection, batch_id)
+    spec = msgspec.json.decode(row.spec, type=BatchSpec)  # as it is stored: the cap has a column of its own
+    renewed = msgspec.structs.replace(spec, destinations=with_keys_of(spec.destinations, keys_of))
+    connection.execute(_SET_SPEC, {"of_batch": batch_id, "new_spec": msgspec.json.encode(renewed)})
+    dialect.wake_others(connection)
 
 
 def _none_such(batch_id: str) -> NoSuchBatch:

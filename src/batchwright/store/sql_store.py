@@ -7,6 +7,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from batchwright.core.batch_spec import Destination
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind
 from batchwright.core.lane_wait import LaneWait
@@ -206,6 +207,9 @@ class SqlStore:
 
     def set_cap(self, batch_id: str, max_cost_picousd: int, *, soft: bool) -> None:
         self._connections.transact(lambda connection: pausing.set_cap(connection, batch_id, max_cost_picousd, soft))
+
+    def set_keys(self, batch_id: str, keys_of: Sequence[Destination]) -> None:
+        self._connections.transact(lambda connection: batches.set_keys(connection, batch_id, keys_of))
 
     # order of claims ---------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ _FEWER_OPEN = Prepared(
 _SETTLE = (
     update(batch)
     .where(batch.c.batch_id == bindparam("of_batch"), batch.c.segments_open == 0, batch.c.phase == "open")
-    .values(phase="settled", settled_at_ms=bindparam("now_ms"))
+    .values(phase="settled", settled_at_ms=bindparam("now_ms"), paused=0)
 )
 _REFUSE = (
     update(batch)
@@ -53,6 +53,7 @@ def settle_lowered(connection: Connection, lowered: Later, now_ms: int) -> str |
 def settle_if_done(connection: Connection, batch_id: str, now_ms: int) -> bool:
     settled = connection.execute(_SETTLE, {"of_batch": batch_id, "now_ms": now_ms}).rowcount > 0
     if settled:
+        batches.delete_pauses(connection, batch_id)  # an end is an end: nothing of it waits for anybody
         dialect.wake_others(connection)
         output_files.publish(connection, batch_id, now_ms)
         _tell(connection, batch_id, now_ms)
