@@ -6,6 +6,8 @@ import pytest
 
 from support.command_line import CommandLine, Ended, chat_row
 from support.scripted_vendor import ScriptedVendor
+from support.service import chats
+from support.service_process import ServiceProcess
 
 KEYS = {"K1": "sk-wrong", "K2": "sk-right"}
 ROWS = 30
@@ -96,3 +98,35 @@ def test_another_address_is_another_run(command: CommandLine, vendor: ScriptedVe
         assert ended.code == 0, ended.err
         assert bearers(other) == {"Bearer sk-right"}
     assert bearers(vendor) == {"Bearer sk-wrong"}
+
+
+def test_rows_that_need_a_key_which_is_not_set_are_not_taken_in(command: CommandLine, vendor: ScriptedVendor) -> None:
+    write_rows(command)
+    named(command, vendor, "K1")
+    refused = command("run", "rows.jsonl", "-o", "out.jsonl")
+    assert refused.code == 2, refused.err
+    assert f"The variable K1 with the key for house is not set here, and {ROWS} rows go there." in refused.err
+    assert (command("list").out, vendor.hits) == ("", [])
+    check_all(command, command("run", "rows.jsonl", "-o", "out.jsonl", **KEYS))
+
+
+def test_a_service_that_simulates_sends_nothing_for_batches_that_were_there(
+    command: CommandLine, vendor: ScriptedVendor
+) -> None:
+    """A run that was broken off is gone on with by whoever works on all batches, but not by make-believe."""
+    write_rows(command)
+    vendor.set(hold=True)
+    run_ = command.start("run", "rows.jsonl", "-o", "out.jsonl", "--base-url", vendor.base_url)
+    run_.until(vendor, lambda vendor: vendor.in_flight > 0)
+    run_.kill()
+    run_.end()
+    sent = len(vendor.hits)
+    vendor.set(hold=False)
+    with ServiceProcess(command) as service:
+        service.running.wait_for("What goes to real vendors is left alone (--simulate).")
+        service.running.wait_for("this process simulates and sends nothing to")
+        assert service.ended(service.submit(chats(3)))["completed_count"] == 3
+        assert len(vendor.hits) == sent
+    ended = run(command, vendor)
+    assert (ended.code, "Going on with batch_" in ended.err) == (0, True), ended.err
+    assert len(vendor.hits) == sent + ROWS

@@ -107,7 +107,7 @@ class _Desk:
         self._vendor, self._name = vendor, name
         self.dead = False
 
-    def missing_key(self, destination: Destination) -> str:
+    def lacks(self, destination: Destination) -> str:
         return ""
 
     async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Any:

@@ -134,8 +134,8 @@ def test_closing_stops_what_is_still_starting() -> None:
 
 def test_a_missing_key_is_named() -> None:
     async def check(vendors: OpenVendors, opener: Opener) -> None:
-        assert vendors.missing_key(KEYED) == "ACME_KEY"
-        assert vendors.missing_key(SIMULATED) == ""
+        assert vendors.lacks(KEYED) == "the variable ACME_KEY with the key for acme is not set here"
+        assert vendors.lacks(SIMULATED) == ""
         with pytest.raises(VendorUnavailable, match="ACME_KEY"):
             await vendors.open(KEYED)
 
@@ -144,7 +144,7 @@ def test_a_missing_key_is_named() -> None:
 
 def test_a_key_that_no_header_can_carry_is_refused_without_showing_it() -> None:
     async def check(vendors: OpenVendors, opener: Opener) -> None:
-        assert vendors.missing_key(KEYED) == ""
+        assert vendors.lacks(KEYED) == ""
         with pytest.raises(VendorUnavailable, match="ACME_KEY") as caught:
             await vendors.open(KEYED)
         assert "s3cret" not in str(caught.value)
@@ -157,13 +157,13 @@ def test_an_address_from_a_dotenv_gets_a_key_of_that_very_file_alone() -> None:
     theirs = msgspec.structs.replace(KEYED, dotenv_file="/a/.env")
 
     async def refused(vendors: OpenVendors, opener: Opener) -> None:
-        assert vendors.missing_key(theirs).startswith("ACME_KEY (of /a/.env alone")
-        assert vendors.missing_key(KEYED) == ""
+        assert vendors.lacks(theirs).startswith("the variable ACME_KEY (of /a/.env alone")
+        assert vendors.lacks(KEYED) == ""
         with pytest.raises(VendorUnavailable, match=r"set ACME_KEY \(of /a/\.env alone"):
             await vendors.open(theirs)
 
     async def given(vendors: OpenVendors, opener: Opener) -> None:
-        assert vendors.missing_key(theirs) == ""
+        assert vendors.lacks(theirs) == ""
         await vendors.open(theirs)
 
     with_vendors(refused, {"ACME_KEY": "sk-environment"})

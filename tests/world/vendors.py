@@ -221,10 +221,10 @@ class HouseVendors:
         self._world = world
         self._process = process
 
-    def missing_key(self, destination: Destination) -> str:
+    def lacks(self, destination: Destination) -> str:
         if destination.vendor in self._process.lacks:
             self._world.coverage.hit(Fault.MISSING_KEY)
-            return f"KEY_OF_{destination.vendor}"
+            return f"the variable KEY_OF_{destination.vendor} is not set here"
         return ""
 
     async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> HouseVendor:

@@ -121,7 +121,8 @@ async def serve_until(
         listener = listen_at(request.host, request.port)
         stack.callback(listener.close)
         figures = WorkerFigures()
-        vendors = await stack.enter_async_context(open_vendors(settings, machine.clock, say=log.say))
+        opened = open_vendors(settings, machine.clock, say=log.say, only_simulates=settings.simulates)
+        vendors = await stack.enter_async_context(opened)
         trace = await stack.enter_async_context(tracing(settings, log.say))
         local = await asyncio.to_thread(has_local, settings)
         offers = Offers(settings.destinations, settings.model, settings.routes, has_local=local)
@@ -168,10 +169,22 @@ async def serve_until(
         server = _Server(_config(service, app, grace_s=settings.grace_s))
         for text in vendor_problems(settings, vendors):
             log.say(text)
+        if request.works:
+            await _tell_of_open(machine, settings, log.say)
         await stack.enter_async_context(telling_of_pauses(machine, log.say))
         log.say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
         _show_first_key(machine, log)
         await _until_interrupted(server, listener, worker, interrupts, service.watching, log.say)
+
+
+async def _tell_of_open(machine: Machine, settings: Settings, say: Callable[[str], None]) -> None:
+    """Whoever begins a service may not think of the runs that were broken off here."""
+    there = (await machine.reader.do(machine.store.backlog)).batches
+    count = there.get("open", 0)
+    if count:
+        batches = "1 batch is" if count == 1 else f"{count} batches are"
+        but = " What goes to real vendors is left alone (--simulate)."
+        say(f"{batches} open on this machine, and gone on with.{but if settings.simulates else ''}")
 
 
 async def _until_interrupted(

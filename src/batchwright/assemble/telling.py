@@ -35,8 +35,8 @@ def vendor_problems(settings: Settings, vendors: OpenVendors) -> list[str]:
         if place.unusable:
             remedy = " ".join(settings.remedies.get(place.unusable, "").split())
             lines.append(f"Vendor {place.vendor} cannot be used: {place.unusable}. {remedy}".rstrip(" .") + ".")
-        elif missing := vendors.missing_key(place):
-            lines.append(f"Vendor {place.vendor} cannot be used: the variable with its key is not set: {missing}.")
+        elif lacks := vendors.lacks(place):
+            lines.append(f"Vendor {place.vendor} cannot be used: {lacks}.")
     return lines
 
 

@@ -21,8 +21,11 @@ SERVICE_FOLDER = "service-chunks"
 
 
 @asynccontextmanager
-async def open_vendors(settings: Settings, clock: SystemClock, *, say: Say) -> AsyncIterator[OpenVendors]:
-    """Every vendor and client that is opened is closed at the end, the local model's server with them."""
+async def open_vendors(
+    settings: Settings, clock: SystemClock, *, say: Say, only_simulates: bool = False
+) -> AsyncIterator[OpenVendors]:
+    """Every vendor and client that is opened is closed at the end, the local model's server with them.
+    `only_simulates`: nothing is to be sent, whatever a batch says."""
     keys, environ = settings.key_values(), settings.process_environment()
     variables = settings.variables
 
@@ -57,6 +60,7 @@ async def open_vendors(settings: Settings, clock: SystemClock, *, say: Say) -> A
         service=open_service,
         dotenv_keys=variables.dotenv,
         dotenv_file=variables.dotenv_file,
+        only_simulates=only_simulates,
     )
     try:
         yield vendors

@@ -50,7 +50,11 @@ def keys_command() -> None:
 
 @keys_command.command(name="create")
 @click.option("--name", default="", help="Your word for it. [default: none]")
-@click.option("--account", default=LOCAL_ACCOUNT, help="Whose batches it sees and makes. [default: local]")
+@click.option(
+    "--account",
+    default=LOCAL_ACCOUNT,
+    help="Whose batches it sees and makes; `local` is the account of this machine's own runs. [default: local]",
+)
 @click.option(
     "--scope",
     "scopes",
@@ -80,7 +84,7 @@ def create_command(
 
     \b
     Examples:
-      batchwright keys create --name analytics --budget 20
+      batchwright keys create --name ana --account ana --budget 20
       batchwright keys create --name dashboard --scope read --expires 90d
     """
     from batchwright.assemble.keys import create_key
@@ -103,6 +107,12 @@ def create_command(
     )
     click.echo(text)
     click.echo(f"{key.key_id} of account {key.account}; it is not shown again.", err=True)
+    if key.account == LOCAL_ACCOUNT:
+        ends = ", cancels and deletes" if Scope.SUBMIT in chosen else ""
+        click.echo(
+            f"Whoever has it sees{ends} this machine's own runs too; --account NAME gives a colleague a place apart.",
+            err=True,
+        )
     if twins:
         others = ", ".join(twins)
         click.echo(f"Also named {name!r}: {others}; `keys revoke` and `keys budget` want their ids now.", err=True)

@@ -95,10 +95,10 @@ class LaneDesk:
         "destination",
         "key",
         "known_pause",
+        "lacks",
         "lane",
         "limits",
         "lines",
-        "missing_key",
         "name",
         "newest_success_s",
         "opening",
@@ -136,8 +136,8 @@ class LaneDesk:
         """Of the answers here, whoever asked."""
         self.vendor: Vendor | None = None
         self.opening = False
-        self.missing_key = ""
-        """The name of the key's variable that this process lacks; empty: none."""
+        self.lacks = ""
+        """What keeps this process from sending there (`ports.vendor.Vendors.lacks`); empty: nothing."""
         self.quarantine: Quarantine | None = None
         """A person has closed the lane for all workers."""
         self.known_pause = False
@@ -178,7 +178,7 @@ class LaneDesk:
         """Why nothing can be sent here until a person acts; empty: it can, if only the one row of a probe."""
         if self.quarantine is not None:
             return self.quarantine.sentence
-        return self.missing_key or ("" if self.probing else self.lane.paused_reason)
+        return self.lacks or ("" if self.probing else self.lane.paused_reason)
 
     @property
     def concerns(self) -> bool:

@@ -27,11 +27,11 @@ class Opening:
     def open(self, desk: LaneDesk) -> None:
         """Begins to open a desk's vendor; whoever waits there goes on once it is open, or is refused."""
         worker = self._worker
-        desk.missing_key = worker.parts.vendors.missing_key(desk.destination)
-        if desk.missing_key:
-            sentence = f"the variable {desk.missing_key} with the key for {desk.destination.vendor} is not set here"
-            worker.parts.report(f"{sentence}; its rows are left to workers that have it")
-            self.lacking[desk.name] = sentence
+        desk.lacks = worker.parts.vendors.lacks(desk.destination)
+        if desk.lacks:
+            if not worker.only_batch:
+                worker.parts.report(f"{desk.lacks}; its rows are left to workers that can send there")
+            self.lacking[desk.name] = desk.lacks
             worker.wake_now()
             return
         desk.opening = True
@@ -43,7 +43,7 @@ class Opening:
         """Keys, limits or addresses may be others than before."""
         self.lacking.clear()
         for desk in list(self._worker.floor.desks.values()):
-            if not desk.opening and (desk.vendor is not None or desk.missing_key):
+            if not desk.opening and (desk.vendor is not None or desk.lacks):
                 self.open(desk)
 
     def cancel(self) -> None:

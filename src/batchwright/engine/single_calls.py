@@ -177,8 +177,8 @@ class SingleCalls:
         """Why nothing can be sent there now."""
         now_s = self._clock.now_s()
         name = desk.key.vendor
-        if desk.missing_key:
-            what = f"The key of {name} is not set where calls are sent from: {desk.missing_key}."
+        if desk.lacks:
+            what = f"Nothing can be sent to {name}: {desk.lacks}."
             return CallRefused(what, code="vendor_auth", http_status=503)
         if desk.quarantine is not None:
             return CallRefused(f"{name}: {desk.quarantine.sentence}.", code="vendor_paused", http_status=503)

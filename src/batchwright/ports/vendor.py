@@ -100,9 +100,9 @@ class Vendor(Protocol):
 class Vendors(Protocol):
     """Opens vendors by destination; shared by a worker's lanes."""
 
-    def missing_key(self, destination: Destination) -> str:
-        """The name of a key's variable that this process lacks, with the file if only one will do; empty: none is
-        missing."""
+    def lacks(self, destination: Destination) -> str:
+        """What keeps this process from sending there, as a sentence without its stop: a key's variable is not set;
+        empty: nothing."""
 
     async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Vendor:
         """Starts what has to be started (the local model's server); one vendor a destination and total time of an

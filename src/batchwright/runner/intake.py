@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from batchwright.core.errors import UsageError
 from batchwright.core.rows import SourceRow
+from batchwright.runner.figures import plural
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.law import InputCount
 from batchwright.runner.seams import Seams
@@ -17,8 +19,12 @@ from batchwright.runner.unused import vendor_of
 class TakeIn:
     """One reading of one source, in whatever thread `submit` reads it."""
 
-    def __init__(self, source: Source, seams: Seams) -> None:
+    def __init__(self, source: Source, seams: Seams, *, unset_keys: Mapping[str, str]) -> None:
+        """`unset_keys`: by vendor, as `RunRequest` has it."""
         self._source, self._seams = source, seams
+        self._unset_keys = unset_keys
+        self._waiting: Counter[str] = Counter()
+        """Rows that can go nowhere but to such a vendor."""
         self._rows = 0
         self.refused = 0
         """Rows with a finding that were handed on (--skip-invalid), so far."""
@@ -28,7 +34,8 @@ class TakeIn:
         """Rows that name no model, so far, by the text of their lane."""
 
     def rows(self) -> Iterator[Sequence[SourceRow]]:
-        """Raises what `Source.chunks` raises, and Interrupted."""
+        """Raises what `Source.chunks` raises, Interrupted, and at the end UsageError where rows would wait for a key:
+        whoever takes them in is the one who sends them."""
         for chunk in self._source.chunks():
             if self._seams.interrupts.count:
                 raise Interrupted
@@ -36,8 +43,21 @@ class TakeIn:
             self.refused += len(chunk) - [row.finding for row in chunk].count(None)
             self.vendors.update(vendor_of(row.lane) for row in chunk)
             self.unnamed.update(row.lane for row in chunk if names_no_model(row.lane))
+            if self._unset_keys:
+                self._waiting.update(vendor_of(row.lane) for row in chunk if not row.row.route)
             self._seams.display.reading(self._rows)
             yield chunk
+        if texts := [self._lacking(vendor) for vendor in self._waiting if vendor in self._unset_keys]:
+            raise UsageError(" ".join(texts))
+
+    def _lacking(self, vendor: str) -> str:
+        name = self._unset_keys[vendor]
+        rows = self._waiting[vendor]
+        return (
+            f"The variable {name} with the key for {vendor} is not set here, and {plural(rows, 'row')} "
+            f"{'goes' if rows == 1 else 'go'} there. Set it (export {name}=...), then give the same "
+            "command again; nothing was taken in."
+        )
 
     def counted(self) -> InputCount:
         """What reading the whole input counted; for use after its end."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,6 +57,8 @@ class RunRequest:
     rows: RowOptions = field(default_factory=RowOptions)
     asked_for: str = ""
     """The vendor that the command names for its rows; a person is told if none of them goes there."""
+    unset_keys: Mapping[str, str] = field(default_factory=dict)
+    """By vendor, the variable of a key that is not set here."""
     skip_invalid: bool = False
     """Rows that cannot be sent end as failed; else one of them refuses the whole input."""
     fresh: bool = False

@@ -217,7 +217,7 @@ class _Run:
         lock = self._seams.locks.take(batch_id)
         assert not isinstance(lock, HeldElsewhere), "a fresh id that another process knows"
         self._lock = lock
-        taking = TakeIn(self._source, self._seams)
+        taking = TakeIn(self._source, self._seams, unset_keys=self._request.unset_keys)
         submit = Submit(batch_id=batch_id, spec=self._spec(), deadline_s=self._request.deadline_s)
         try:
             submitted = await self._seams.batches.submit(submit, taking.rows())

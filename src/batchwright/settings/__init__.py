@@ -136,6 +136,17 @@ class Settings:
         given = {name: text for name, text in self.variables.environment.items() if text.strip()}
         return {**self.variables.dotenv, **given}
 
+    @property
+    def simulates(self) -> bool:
+        """Every row is answered by the simulator."""
+        places = self.destinations
+        return bool(places) and all(place.protocol is VendorProtocol.SIMULATED for place in places)
+
+    def lacks_key(self, place: Destination) -> bool:
+        """Its key's variable is not set where it would have to be."""
+        keys = self.variables.dotenv if place.dotenv_file else self.key_values()
+        return bool(place.key_env) and not keys.get(place.key_env, "").strip()
+
     def process_environment(self) -> dict[str, str]:
         """What this process was started with, `.env` left out: proxies, certificates and what a child process gets.
 
@@ -194,6 +205,7 @@ class Settings:
             pace=self.pace,
             rows=rows,
             asked_for=self.asked_for,
+            unset_keys={place.vendor: place.key_env for place in self.destinations if self.lacks_key(place)},
             skip_invalid=skip_invalid,
             fresh=fresh,
             max_attempts=self.max_attempts,

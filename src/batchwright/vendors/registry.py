@@ -44,9 +44,11 @@ class OpenVendors:
         service: OpenService,
         dotenv_keys: Mapping[str, str] | None = None,
         dotenv_file: str = "",
+        only_simulates: bool = False,
     ) -> None:
         """`keys`: by their variables' names; `dotenv_keys`: those that the `.env` of this absolute path holds, for
-        destinations that may have no other."""
+        destinations that may have no other. `only_simulates`: nothing is to be sent, whatever a batch says."""
+        self._only_simulates = only_simulates
         self._open_http = open_http
         self._clients: dict[float, HttpClient] = {}
         self._keys = keys
@@ -57,7 +59,14 @@ class OpenVendors:
         self._service = service
         self._opening: dict[tuple[Destination, float], asyncio.Task[Vendor]] = {}
 
-    def missing_key(self, destination: Destination) -> str:
+    def lacks(self, destination: Destination) -> str:
+        if self._only_simulates and destination.protocol is not VendorProtocol.SIMULATED:
+            return f"this process simulates and sends nothing to {destination.vendor}"
+        name = self._missing_key(destination)
+        return f"the variable {name} with the key for {destination.vendor} is not set here" if name else ""
+
+    def _missing_key(self, destination: Destination) -> str:
+        """The name of a variable, with the file if only one will do; empty: none is missing."""
         name = destination.key_env
         if not name or self._key(destination):
             return ""
@@ -139,7 +148,7 @@ class OpenVendors:
 
     def _sendable_key(self, destination: Destination) -> str:
         """Empty: none is sent. Raises VendorUnavailable."""
-        if missing := self.missing_key(destination):
+        if missing := self._missing_key(destination):
             raise VendorUnavailable(f"the key of vendor {destination.vendor!r} is missing: set {missing}")
         key = self._key(destination) if destination.key_env else ""
         if key and not can_be_sent(key):
