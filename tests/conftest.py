@@ -15,9 +15,11 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("house", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
 
-# Where these tests were begun by `nohup`, the processes they begin would not hear of a closed terminal either.
-if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# Where these tests were begun by `nohup` or in a script's background, the processes they begin would not hear of a
+# closed terminal, or of an interrupt, either.
+for name, usual in (("SIGHUP", signal.SIG_DFL), ("SIGINT", signal.default_int_handler)):
+    if hasattr(signal, name) and signal.getsignal(number := getattr(signal, name)) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 pytest_plugins = ["support.local_server", "support.postgres", "support.pgbouncer", "support.object_server"]
 

@@ -20,10 +20,10 @@ from unittest.mock import patch
 from batchwright.core.errors import BatchwrightError, StoreError
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine import appetite as engine_appetite
-from batchwright.engine import closing as engine_closing
 from batchwright.engine import desk as engine_desk
 from batchwright.engine import intake as engine_intake
 from batchwright.engine import open_segment as engine_open_segment
+from batchwright.engine import room as engine_room
 from batchwright.engine import sender as engine_sender
 from batchwright.engine.batch_views import NO_END, views_of
 from batchwright.engine.sweeper import SWEEP_EVERY_S, Sweeper, worker_lock_name
@@ -51,7 +51,7 @@ TURNS_MAX = 1_500_000
 
 MIB = 1024 * 1024
 BOUNDS: dict[str, tuple[tuple[ModuleType, str], ...]] = {
-    "open_segments": ((engine_appetite, "OPEN_SEGMENTS_MAX"), (engine_closing, "OPEN_SEGMENTS_MAX")),
+    "open_segments": ((engine_appetite, "OPEN_SEGMENTS_MAX"), (engine_room, "OPEN_SEGMENTS_MAX")),
     "record_bytes": ((engine_sender, "CHECKPOINT_RECORD_BYTES"),),
     "transaction_bytes": ((blobs, "MAX_BYTES"), (store_intake, "MAX_BYTES")),
     "reserve_min": ((engine_desk, "RESERVE_MIN"),),

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from batchwright.engine.room import Room
 from batchwright.engine.worker_settings import CLAIM_MAX, CLAIM_MIN, OPEN_SEGMENTS_MAX
 from batchwright.ports.store import CheckpointResult, ClaimRequest
 
@@ -65,14 +66,18 @@ class Appetite:
         worker = self._worker
         if not worker.claims:
             return None
-        if not worker.sender.sending or now_s < self._after_s or len(worker.floor.segments) >= OPEN_SEGMENTS_MAX:
+        if not worker.sender.sending or now_s < self._after_s:
             return None
-        room_bytes = worker.settings.input_bytes_max - worker.floor.input_bytes
-        if room_bytes <= 0:
+        room = Room(worker.floor, worker.settings)
+        if room.free_bytes <= 0 or room.free_places <= 0:
             return None
         desks = worker.floor.desks.values()
-        hungry = {desk.name for desk in desks if not desk.blocked and desk.is_hungry(now_s)}
-        newcomers = now_s >= self._newcomers_after_s and self._has_room_for_newcomers()
+        hungry = {
+            desk.name
+            for desk in desks
+            if not desk.blocked and desk.key.vendor not in room.full_vendors and desk.is_hungry(now_s)
+        }
+        newcomers = now_s >= self._newcomers_after_s and self._has_room_for_newcomers(room)
         self._asks_without_need = bool(worker.floor.segments) and (newcomers or not hungry)
         if not self._asks_without_need:
             # Whoever waits for sated lanes alone would take the place of rows that can be sent. One that is blocked is
@@ -90,12 +95,13 @@ class Appetite:
             pair for pair, lanes in worker.floor.lane_sets.items() if not any(lane in hungry for lane in lanes)
         )
         return ClaimRequest(
-            limit=self._limit(hungry),
+            limit=min(room.free_places, self._limit(hungry)),
             batch_id=worker.only_batch,
             exclude=exclude | worker.closing.blocked_pairs(),
             full_lanes=frozenset(full - {str(worker.floor.desks[name].key) for name in hungry}),
             but_accounts=self._served_accounts() if self._asks_without_need and newcomers else frozenset(),
-            max_bytes=max(1, int(room_bytes * worker.floor.packing)),
+            full_vendors=room.full_vendors,
+            max_bytes=max(1, int(self._bytes_wanted(room, hungry) * worker.floor.packing)),
         )
 
     def _limit(self, hungry: Collection[str]) -> int:
@@ -106,14 +112,20 @@ class Appetite:
             return CLAIM_MIN
         wanted = sum(worker.floor.desks[name].room for name in hungry)
         rows = sum(len(segment.rows) for segment in held)
-        return max(CLAIM_MIN, min(CLAIM_MAX, wanted * len(held) // rows, OPEN_SEGMENTS_MAX - len(held)))
+        return max(CLAIM_MIN, min(CLAIM_MAX, wanted * len(held) // rows))
 
-    def _has_room_for_newcomers(self) -> bool:
+    def _bytes_wanted(self, room: Room, hungry: Collection[str]) -> int:
+        if self._asks_without_need:
+            return room.bytes_for("")
+        vendors = {self._worker.floor.desks[name].key.vendor for name in hungry}
+        return max((room.bytes_for(vendor) for vendor in vendors), default=room.bytes_for(""))
+
+    def _has_room_for_newcomers(self, room: Room) -> bool:
         """They get no more than half of what there is, so that lanes that lack rows find room too."""
         worker = self._worker
-        if worker.only_batch or len(worker.floor.segments) >= OPEN_SEGMENTS_MAX // 2:
+        if worker.only_batch or room.free_places <= OPEN_SEGMENTS_MAX // 2:
             return False
-        return worker.floor.input_bytes < worker.settings.input_bytes_max // 2
+        return room.free_bytes > worker.settings.input_bytes_max // 2
 
     def _served_accounts(self) -> frozenset[str]:
         held = Counter(context.tenant.account for context in self._worker.floor.contexts.values() if context.segments)

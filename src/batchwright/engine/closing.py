@@ -23,7 +23,7 @@ from batchwright.core.spent_out import reason_kept
 from batchwright.engine.batch_context import BatchContext
 from batchwright.engine.desk import LaneDesk
 from batchwright.engine.open_segment import OpenSegment, SegmentDraft
-from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX
+from batchwright.engine.room import is_short
 from batchwright.ports.store import BatchSignals, LanePause, Release, SegmentKey
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ class Closing:
                 self._drop_if_empty(segment)
             elif segment.context.closing is None:
                 self._give_back(segment)  # also when what it was retired for is over: its rows have left the desks
-        full = self._floor.input_bytes >= self._worker.settings.input_bytes_max
-        if full or len(self._floor.segments) >= OPEN_SEGMENTS_MAX:
+        if is_short(self._floor, self._worker.settings):
             self._park_waiting(now_s)
             self._park_still(now_s)
 

@@ -93,6 +93,7 @@ class LaneDesk:
         "dearest",
         "demand",
         "destination",
+        "flight_bytes",
         "key",
         "known_pause",
         "lacks",
@@ -161,15 +162,16 @@ class LaneDesk:
         """As it was told last."""
         self.aim_ppm = 0
         """The share of the limit that this worker should have by what was told then."""
+        self.flight_bytes = 0
+        """Bodies of its rows at the vendor."""
         self.sent = SentRows()
         self.reserve_target = RESERVE_MIN
         """How many rows were to be ready ahead at the last checkpoint."""
-        self.successes = 0
+        self.successes = self.answered = 0
         self.newest_success_s = -math.inf
         """When the row was sent that was sent last of those with a success (loop seconds)."""
         self.plain_answers = 0
         """Since they were last counted (`Sender.count_plain`)."""
-        self.answered = 0
         self.timer: TimerHandle | None = None
         self.timer_at_s = 0.0
 

@@ -18,6 +18,7 @@ from batchwright.core.records import InputRow
 from batchwright.engine.attempt import Attempt, Attempts, row_tokens
 from batchwright.engine.desk import BatchLine, LaneDesk
 from batchwright.engine.open_segment import OpenSegment
+from batchwright.engine.room import TIMES_FREE
 from batchwright.engine.worker_settings import CHECKPOINT_RECORD_BYTES, WorkerSettings
 from batchwright.ports.clock import Clock
 from batchwright.ports.observer import WorkerFigures
@@ -106,7 +107,9 @@ class Sender:
             entry = queue.segment.rows[row]
             assert entry is not None
             size = len(entry.body)
-            if self.flight_bytes and self.flight_bytes + size > self._settings.flight_bytes_max:
+            if lane.in_flight and desk.flight_bytes + size > TIMES_FREE * (
+                self._settings.flight_bytes_max - self.flight_bytes - size
+            ):
                 return
             context = line.context
             held_picousd = 0
@@ -138,6 +141,7 @@ class Sender:
             context.in_flight += 1
             self.in_flight += 1
             self.flight_bytes += size
+            desk.flight_bytes += size
             desk.sent.count += 1
             attempt.call = vendor.send(entry.endpoint, entry.body, attempt.end)
 
@@ -230,6 +234,7 @@ class Sender:
         segment.context.in_flight -= 1
         self.in_flight -= 1
         self.flight_bytes -= attempt.size
+        attempt.desk.flight_bytes -= attempt.size
         self.answered += 1
         try:
             self._attempts.book(attempt, answer, now_s, now_ms)
@@ -274,6 +279,7 @@ class Sender:
             segment.context.in_flight -= 1
             self.in_flight -= 1
             self.flight_bytes -= attempt.size
+            attempt.desk.flight_bytes -= attempt.size
             self._attempts.drop(attempt, now_s, self._clock.now_ms())
             self.changed[segment] = None
 

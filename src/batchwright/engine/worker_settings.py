@@ -85,9 +85,9 @@ class WorkerSettings:
     """What this process was told (`run --rpm`); goes before what a batch was submitted with."""
     vendor_limits: Mapping[str, LaneLimits] = field(default_factory=dict)
     """By vendor and for ANY_VENDOR, from the settings; what a batch was submitted with goes before it."""
-    input_bytes_max: int = 64 * MIB
-    """Bodies of open segments, as they are held."""
-    flight_bytes_max: int = 64 * MIB
-    """Bodies at vendors."""
+    input_bytes_max: int = 96 * MIB
+    """Bodies of open segments, as they are held; two thirds of it for one vendor alone (`engine.room`)."""
+    flight_bytes_max: int = 96 * MIB
+    """Bodies at vendors; two thirds of it for one lane alone."""
     answer_bytes_max: int = 64 * MIB
     """Answers that are not yet durable."""

@@ -34,10 +34,19 @@ class ClaimRequest:
     """(batch_id, lane_set) pairs that cannot send now: their segments are left alone."""
     full_lanes: frozenset[str] = frozenset()
     """Lanes that have rows enough: segments that go to no other are left alone, whichever batch's they are."""
+    full_vendors: frozenset[str] = frozenset()
+    """Vendors of which every lane counts as one of those."""
     but_accounts: frozenset[str] = frozenset()
     """Accounts that have batches enough at work: nothing of theirs, unless the claim names a batch."""
     max_bytes: int = 0
     """Stop claiming when the claimed inputs pass this size; the first is always given. 0: no bound."""
+
+    def is_full(self, lane_set: str) -> bool:
+        """Every lane of the set has rows enough."""
+        if not self.full_lanes and not self.full_vendors:
+            return False
+        lanes = lane_set.split("\n")
+        return all(lane in self.full_lanes or lane.partition("|")[0] in self.full_vendors for lane in lanes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

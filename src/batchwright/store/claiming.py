@@ -265,7 +265,7 @@ def _is_too_much(claims: Claims, request: ClaimRequest, head: StoredRow) -> bool
 def _left_alone(request: ClaimRequest, batch_id: str, lane_set: str) -> bool:
     if (batch_id, lane_set) in request.exclude:
         return True
-    return bool(request.full_lanes) and request.full_lanes.issuperset(lane_set.split("\n"))
+    return request.is_full(lane_set)
 
 
 def _head(connection: Connection, batch_id: str, lane_sets: Set[str]) -> StoredRow | None:

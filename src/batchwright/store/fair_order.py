@@ -181,10 +181,9 @@ class FairOrder:
     def _read_more(self) -> bool:
         """Reads accounts further on in the queue; false: there are none, or enough were read."""
         if self._lane_sets is None:
-            full = self._request.full_lanes
             found = queueing.lane_sets(self._connection)
             self._lane_sets = sorted(
-                (head for head in found if not (full and full.issuperset(head.lane_set.split("\n")))),
+                (head for head in found if not self._request.is_full(head.lane_set)),
                 key=lambda head: (head.virtual, head.lane_set),
             )
             urgent = self._read_urgent()
