@@ -199,7 +199,7 @@ def test_a_wait_holds_for_the_lane_once_more_than_a_tenth_say_so() -> None:
     drive.pass_s(0.5)
     wait_s = drive.admit()
     assert 2.4 < wait_s <= 3.0 + 0.5
-    assert "the vendor asks to wait" in drive.lane.waiting(drive.now_s)
+    assert "the vendor takes no more for now" in drive.lane.waiting(drive.now_s)
 
 
 def test_after_a_wait_rows_set_out_one_by_one() -> None:

@@ -111,6 +111,22 @@ def test_what_the_settings_say_of_all_lanes_holds_where_a_vendor_has_no_limit(
         assert 3 <= vendor.peak <= 6
 
 
+def test_a_vendor_that_is_taken_out_keeps_its_limits_for_what_still_goes_there(
+    tmp_path: Path, vendor: ScriptedVendor, other: ScriptedVendor
+) -> None:
+    vendor.set(latency_s=0.02)
+    with Reloading(CommandLine(tmp_path), vendor, concurrency=2) as service:
+        batch_id = service.submit(chats(60))
+        service.until(batch_id, lambda status: status["completed_count"] > 0)
+        service.write_project(table(other, "another", concurrency=16))
+        service.reload()
+        service.running.wait_for(
+            f"Open batches still go to where they were submitted for: scripted ({vendor.base_url})"
+        )
+        assert service.ended(batch_id)["completed_count"] == 60
+        assert (vendor.peak, len(vendor.hits), len(other.hits)) == (2, 60, 0)
+
+
 def test_keys_come_from_a_file_of_the_owner_alone_and_are_renewed(tmp_path: Path, vendor: ScriptedVendor) -> None:
     command = CommandLine(tmp_path)
     secrets = command.folder / ".env"

@@ -62,7 +62,7 @@ def test_a_vendors_wait_names_its_end(scripted: RunningService) -> None:
     batch_id = scripted.submit([chat("[[status=429 ra=30]] a", model="m"), chat("[[status=429 ra=30]] b", model="m")])
     (waiting,) = scripted.until(batch_id, waits)["waiting"]
     assert waiting["cause"] == "rate_limit"
-    assert waiting["reason"].startswith("rate limit: the vendor asks to wait, next row in ")
+    assert waiting["reason"].startswith("rate limit: the vendor takes no more for now, next row in ")
     assert waiting["until"] > waiting["since"]
 
 

@@ -289,6 +289,14 @@ def error(code: object = None, kind: str | None = None, message: str = "m", **ex
     return {"error": {"message": message, "type": kind, "param": None, "code": code, **extra}}
 
 
+TOO_LARGE_FOR_A_MINUTE = error(
+    "rate_limit_exceeded",
+    "tokens",
+    "Request too large for m in organization org-1 on tokens per min (TPM): Limit 10000, Requested 12000.",
+)
+"""No wait helps that row."""
+
+
 @pytest.mark.parametrize(
     ("status", "body", "profile", "kind"),
     [
@@ -338,6 +346,8 @@ def error(code: object = None, kind: str | None = None, message: str = "m", **ex
         (429, b"", "general", K.RATE_LIMITED),
         (429, error("rate_limit_exceeded", "tokens"), "openai", K.RATE_LIMITED),
         (429, error("nobody_knows"), "openai", K.RATE_LIMITED),
+        (429, TOO_LARGE_FOR_A_MINUTE, "openai", K.TOO_LARGE),
+        (429, TOO_LARGE_FOR_A_MINUTE, "general", K.TOO_LARGE),
         (429, error("insufficient_quota", "insufficient_quota"), "openai", K.QUOTA_EXHAUSTED),
         (429, error(None, "insufficient_quota"), "openai", K.QUOTA_EXHAUSTED),
         (429, error("organization_spend_limit_exceeded", "insufficient_quota"), "openai", K.QUOTA_EXHAUSTED),

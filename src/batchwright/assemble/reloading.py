@@ -9,7 +9,7 @@ import contextlib
 import signal
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from batchwright.assemble.beside import beside
 from batchwright.assemble.local import has_local
 from batchwright.assemble.machine import Machine
 from batchwright.assemble.workers import vendor_limits
+from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import BatchwrightError, UsageError
 from batchwright.fabric.in_process import LoopWorker
 from batchwright.server.service import Offers
@@ -120,10 +121,22 @@ def _apply(now: Settings, before: Settings, what: Reloaded, *, has_local: bool) 
         f"{place.vendor} ({place.unusable})" if place.unusable else place.vendor for place in now.destinations
     )
     text = f"The settings were read again: vendors {places or '(none)'}; prices, limits and keys too."
+    if left := _left_behind(before.destinations, now.destinations):
+        text += f" Open batches still go to where they were submitted for: {', '.join(left)}."
     if later:
         text += f" Changes of {', '.join(later)} take a restart."
     what.say(text)
     return replace(now, **{name: getattr(before, name) for name in NEEDS_RESTART})
+
+
+def _left_behind(before: Sequence[Destination], now: Sequence[Destination]) -> list[str]:
+    """Places that are not there any more."""
+    there = {(place.vendor, place.base_url) for place in now}
+    return [
+        f"{place.vendor} ({place.base_url})" if place.base_url else place.vendor
+        for place in before
+        if (place.vendor, place.base_url) not in there and not place.unusable
+    ]
 
 
 def check_key_file(settings: Settings) -> None:

@@ -9,7 +9,7 @@ from batchwright.assemble.machine import Machine
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine.sweeper import worker_lock_name
 from batchwright.engine.worker import Worker, WorkerParts
-from batchwright.engine.worker_settings import ANY_VENDOR, LaneLimits, WorkerSettings
+from batchwright.engine.worker_settings import ANY_VENDOR, NO_LIMITS, LaneLimits, WorkerSettings
 from batchwright.fabric.in_process import Hosted, LoopWorker
 from batchwright.fabric.system import utc_day
 from batchwright.ports.observer import Trace, WorkerFigures
@@ -30,10 +30,16 @@ def _worker_settings(settings: Settings, asked: LaneLimits) -> WorkerSettings:
 
 
 def vendor_limits(settings: Settings) -> dict[str, LaneLimits]:
-    return {ANY_VENDOR: limits_of_pace(settings.usual_pace)} | {
-        name: LaneLimits(concurrency=limits.concurrency, rpm=limits.rpm, tpm=limits.tpm)
-        for name, limits in settings.limits.items()
-    }
+    """Each vendor of the settings is in it: one that is not is there no more, which is another thing than that its
+    limits are."""
+    return (
+        {ANY_VENDOR: limits_of_pace(settings.usual_pace)}
+        | {place.vendor: NO_LIMITS for place in settings.destinations}
+        | {
+            name: LaneLimits(concurrency=limits.concurrency, rpm=limits.rpm, tpm=limits.tpm)
+            for name, limits in settings.limits.items()
+        }
+    )
 
 
 def limits_of_pace(pace: Pace) -> LaneLimits:

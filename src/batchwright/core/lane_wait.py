@@ -68,7 +68,7 @@ def wait_sentence(cause: WaitCause, reason: str, *, lasted_s: float, next_s: flo
         case WaitCause.RATE_LIMIT:
             if next_s is None:
                 return f"rate limit for {lasted}, trying again"
-            return f"rate limit: the vendor asks to wait, next row in {rough_duration(next_s)}"
+            return f"rate limit: the vendor takes no more for now, next row in {rough_duration(next_s)}"
         case WaitCause.UNREACHED:
             patience = rough_duration(lasted_s + (next_s or 0.0))
             return f"{reason} for {lasted}, tried for {patience} at most: is the address right?"

@@ -84,6 +84,8 @@ class Caller(Protocol):
 class LaneDesk:
     """See the module's docstring."""
 
+    timer: TimerHandle | None
+
     __slots__ = (
         "aim_ppm",
         "answered",
@@ -172,8 +174,7 @@ class LaneDesk:
         """When the row was sent that was sent last of those with a success (loop seconds)."""
         self.plain_answers = 0
         """Since they were last counted (`Sender.count_plain`)."""
-        self.timer: TimerHandle | None = None
-        self.timer_at_s = 0.0
+        self.timer, self.timer_at_s = None, 0.0
 
     @property
     def blocked(self) -> str:

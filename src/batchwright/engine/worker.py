@@ -82,7 +82,10 @@ def _waiting_text(desk: LaneDesk, now_s: float) -> str:
         return desk.quarantine.sentence
     if desk.opening:
         return desk.lane.paused_reason or "starting"
-    return desk.lane.paused_reason or desk.lane.waiting(now_s) or (desk.vendor.waiting if desk.vendor else "")
+    found = desk.lane.paused_reason or desk.lane.waiting(now_s) or (desk.vendor.waiting if desk.vendor else "")
+    if not found and any(line.context.waits_at_gate and line.unsent() for line in desk.lines):
+        return "its first rows are out; the others follow once one is answered (the gate)"
+    return found
 
 
 class Worker:
@@ -207,9 +210,12 @@ class Worker:
         self.lookout.look_now()
 
     def reload(self, vendor_limits: Mapping[str, LaneLimits]) -> None:
-        """Vendors have other limits, keys or prices than before. Rows that are out end under those they went with."""
+        """Vendors have other limits, keys or prices than before. Rows that are out end under those they went with, and
+        batches that go to a vendor which is there no more go on under the limits that it had."""
         now_s = self._clock.now_s()
-        self.settings = replace(self.settings, vendor_limits=vendor_limits)
+        used = {desk.key.vendor for desk in self.floor.desks.values()}
+        gone = {name: limits for name, limits in self.settings.vendor_limits.items() if name in used}
+        self.settings = replace(self.settings, vendor_limits={**gone, **vendor_limits})
         self.floor.reload(self.settings, now_s)
         self.heart.beat_early()  # limits are shared
         for desk in self.floor.desks.values():

@@ -25,7 +25,9 @@ STATUS_KINDS: dict[int, FailureKind] = {
 def kind_of_refusal(status: int, view: ErrorView | None, profile: Profile) -> FailureKind:
     """The kind of an answer with a status outside 200..299."""
     if view is not None:
-        kind = _by_code(status, view, profile) or _by_phrase(status, view, profile)
+        kind = _by_code(status, view, profile)
+        if kind is None or kind is FailureKind.RATE_LIMITED:  # whether it may wait, the words may tell
+            kind = _by_phrase(status, view, profile) or kind
         if kind is not None:
             return kind
     if status in profile.statuses:
