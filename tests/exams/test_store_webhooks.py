@@ -28,11 +28,20 @@ DAY_MS = 86_400_000
 TAKEN = AttemptEnd(state=DeliveryState.DELIVERED, status=200, error="")
 
 
-def add(store: Store, name: str = "a", *, account: str = "acme", events: frozenset[EventType] = EVERY_EVENT) -> str:
+def add(
+    store: Store,
+    name: str = "a",
+    *,
+    account: str = "acme",
+    events: frozenset[EventType] = EVERY_EVENT,
+    url: str = "",
+    batch_id: str = "",
+) -> str:
     webhook = Webhook(
         webhook_id=f"wh_{name}",
         account=account,
-        url=f"https://{name}.example/",
+        url=url or f"https://{name}.example/",
+        batch_id=batch_id,
         events=events,
         secret="correct horse",
         headers={"X-A": "b"},
@@ -51,8 +60,12 @@ def told(store: Store, webhook_id: str = "wh_a") -> list[tuple[str, EventType, i
     return [(item.batch_id, item.type, item.round) for item in reversed(page(store, webhook_id))]
 
 
-def wish(*, owner: str = "one", now_ms: int = 5_000, limit: int = 10, per_webhook: int = 10) -> DeliveryWish:
-    return DeliveryWish(owner=owner, now_ms=now_ms, lease_ms=60_000, limit=limit, per_webhook=per_webhook)
+def wish(
+    *, owner: str = "one", now_ms: int = 5_000, limit: int = 10, per_url: int = 10, per_account: int = 10
+) -> DeliveryWish:
+    return DeliveryWish(
+        owner=owner, now_ms=now_ms, lease_ms=60_000, limit=limit, per_url=per_url, per_account=per_account
+    )
 
 
 def run_batch(store: Store, batch_id: str = "batch_a", *, byte: int = OK, now_ms: int = 2_000) -> None:
@@ -279,14 +292,34 @@ def test_one_webhook_leaves_room_for_others(store: Store) -> None:
         run_batch(store, f"batch_{number}", now_ms=2_000 + number)
     add(store, "b")
     run_batch(store, "batch_z", now_ms=3_000)
-    chosen = store.claim_deliveries(wish(limit=3, per_webhook=2))
+    chosen = store.claim_deliveries(wish(limit=3, per_url=2))
     assert [(one.webhook.webhook_id, one.delivery.batch_id) for one in chosen] == [
         ("wh_a", "batch_0"),
         ("wh_a", "batch_1"),
         ("wh_b", "batch_z"),
     ]
-    excluded = replace(wish(), exclude=frozenset({"wh_a"}))
+    excluded = replace(wish(), but_urls=frozenset({"https://a.example/"}))
     assert store.claim_deliveries(excluded) == []
+
+
+def test_batches_own_webhooks_to_one_address_share_its_turns(store: Store) -> None:
+    for number in range(4):
+        add(store, f"own{number}", url="https://hangs.example/", batch_id=f"batch_{number}")
+        run_batch(store, f"batch_{number}", now_ms=2_000 + number)
+    assert len(store.claim_deliveries(wish(per_url=2))) == 2
+
+
+def test_one_account_with_many_addresses_leaves_room_for_others(store: Store) -> None:
+    for number in range(6):
+        add(store, f"own{number}", batch_id=f"batch_{number}")
+        run_batch(store, f"batch_{number}", now_ms=2_000 + number)
+    add(store, "theirs", account="other")
+    submit(store, "batch_z", [new_segment(0)], account="other")
+    Worker(store, "batch_z").run(batch_id="batch_z", now_ms=3_000)
+    chosen = [one.webhook.account for one in store.claim_deliveries(wish(limit=5, per_account=3))]
+    assert chosen == ["acme"] * 3 + ["other"]
+    assert store.claim_deliveries(replace(wish(), but_accounts=frozenset({"acme"}))) == []
+    assert len(store.claim_deliveries(wish())) == 3
 
 
 # ------------------------------------------------------------------------------------------------------------ the end

@@ -491,7 +491,7 @@ def test_a_delivery_is_claimed_by_one_sender(stores: list[Store]) -> None:
     Worker(stores[0], "w").run()
 
     def send(store: Store, number: int) -> list[int]:
-        wish = DeliveryWish(owner=f"s{number}", now_ms=9_000, lease_ms=60_000, limit=3, per_webhook=30)
+        wish = DeliveryWish(owner=f"s{number}", now_ms=9_000, lease_ms=60_000, limit=3, per_url=30, per_account=30)
         found = []
         while claimed := store.claim_deliveries(wish):
             found += [one.delivery.seq for one in claimed]

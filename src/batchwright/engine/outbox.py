@@ -6,6 +6,7 @@ At least once: what was sent and not yet written down when its process died is s
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +25,15 @@ from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.http import HttpEnd, HttpFault, PinnedClient, Timeouts
 from batchwright.ports.locks import Locks
 from batchwright.ports.store import BatchRow
-from batchwright.ports.webhooks import AttemptEnd, ClaimedDelivery, DeliveryState, DeliveryWish, Targets, Webhooks
+from batchwright.ports.webhooks import (
+    AttemptEnd,
+    ClaimedDelivery,
+    DeliveryState,
+    DeliveryWish,
+    Targets,
+    Webhook,
+    Webhooks,
+)
 from batchwright.wire.http_head import header
 from batchwright.wire.waits import parse_wait
 
@@ -34,10 +43,12 @@ ATTEMPT_S = 30.0
 LEASE_MS = 60_000
 """Well above an attempt: a lease that runs out while its sender lives would make a second sender."""
 LOOK_EVERY_S = 0.5
-MAX_OUT = 16
+MAX_OUT = 64
 """Attempts under way in one process."""
-PER_WEBHOOK = 4
-"""Of one webhook at once: a receiver that hangs leaves room for the others."""
+PER_URL = 4
+"""To one address at once: a receiver that hangs leaves room for the others,"""
+PER_ACCOUNT = 8
+"""and an account with many such ones leaves room for other accounts."""
 ERROR_CHARS = 300
 
 Render = Callable[[EventType, int, BatchStatus], bytes]
@@ -74,8 +85,8 @@ class Outbox:
         self._parts = parts
         self._host = host
         self._owner = outbox_lock_name(host, incarnation)
-        self._out: dict[str, int] = {}
-        """Attempts under way, by webhook."""
+        self._out: list[Webhook] = []
+        """Those with an attempt under way, once for each."""
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
@@ -121,25 +132,26 @@ class Outbox:
         return claimed
 
     async def _claim(self) -> list[ClaimedDelivery]:
-        parts, room = self._parts, MAX_OUT - sum(self._out.values())
+        parts, room = self._parts, MAX_OUT - len(self._out)
         now_ms = parts.clock.now_ms()
         if room <= 0 or not await asyncio.to_thread(parts.store.has_due_deliveries, now_ms):
             return []
+        of_account = Counter(webhook.account for webhook in self._out)
         wish = DeliveryWish(
             owner=self._owner,
             now_ms=now_ms,
             lease_ms=LEASE_MS,
             limit=room,
-            per_webhook=PER_WEBHOOK,
-            exclude=frozenset(self._out),
+            per_url=PER_URL,
+            per_account=PER_ACCOUNT,
+            but_urls=frozenset(webhook.url for webhook in self._out),
+            but_accounts=frozenset(account for account, count in of_account.items() if count >= PER_ACCOUNT),
         )
         claimed = await parts.writer.do(lambda: parts.store.claim_deliveries(wish))
-        for one in claimed:
-            self._out[one.webhook.webhook_id] = self._out.get(one.webhook.webhook_id, 0) + 1
+        self._out += [one.webhook for one in claimed]
         return claimed
 
     async def _deliver(self, claimed: ClaimedDelivery) -> None:
-        webhook_id = claimed.webhook.webhook_id
         try:
             end = self._end_of(claimed, await self._attempt(claimed))
             await self._write(lambda now_ms: self._parts.store.finish_delivery(claimed, end, now_ms))
@@ -149,9 +161,7 @@ class Outbox:
                 f"again: {error}"
             )
         finally:
-            self._out[webhook_id] -= 1
-            if not self._out[webhook_id]:
-                del self._out[webhook_id]
+            self._out.remove(claimed.webhook)
             self._ended.set()
 
     async def _attempt(self, claimed: ClaimedDelivery) -> _Met:

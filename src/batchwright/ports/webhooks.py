@@ -106,10 +106,13 @@ class DeliveryWish:
     now_ms: int
     lease_ms: int
     limit: int
-    per_webhook: int
-    """At most so many of one webhook, so that one that hangs does not hold up the others."""
-    exclude: frozenset[str] = frozenset()
-    """Webhooks of which none is wanted."""
+    per_url: int
+    """At most so many to one address, so that one that hangs does not hold up the others,"""
+    per_account: int
+    """and of one account, whatever its addresses."""
+    but_urls: frozenset[str] = frozenset()
+    but_accounts: frozenset[str] = frozenset()
+    """Of these none is wanted."""
 
 
 class Webhooks(Protocol):

@@ -201,14 +201,28 @@ def claim(connection: Connection, wish: DeliveryWish) -> list[ClaimedDelivery]:
 
 def _chosen(wish: DeliveryWish) -> Any:
     due: list[ColumnElement[bool]] = [text(PENDING), delivery.c.due_ms <= wish.now_ms]  # type: ignore[list-item]  # text is one too
-    if wish.exclude:
-        due.append(delivery.c.webhook_id.not_in(wish.exclude))
-    turn = func.row_number().over(partition_by=delivery.c.webhook_id, order_by=(delivery.c.due_ms, delivery.c.seq))
-    ranked = select(delivery.c.seq, turn.label("turn")).where(*due).subquery()
+    # Of a webhook that was removed the deliveries may still be there (`claim`): each is an address of its own.
+    url = func.coalesce(webhook.c.url, delivery.c.webhook_id)
+    account = func.coalesce(webhook.c.account, delivery.c.webhook_id)
+    wanted = list(due)
+    if wish.but_urls:
+        wanted.append(url.not_in(wish.but_urls))
+    if wish.but_accounts:
+        wanted.append(account.not_in(wish.but_accounts))
+    in_order = (delivery.c.due_ms, delivery.c.seq)
+    of_url = func.row_number().over(partition_by=url, order_by=in_order)
+    ranked = (
+        select(delivery.c.seq, account.label("account"), of_url.label("of_url"), delivery.c.due_ms)
+        .outerjoin_from(delivery, webhook, webhook.c.webhook_id == delivery.c.webhook_id)
+        .where(*wanted)
+        .subquery()
+    )
+    of_account = func.row_number().over(partition_by=ranked.c.account, order_by=(ranked.c.due_ms, ranked.c.seq))
+    chosen = select(ranked.c.seq, of_account.label("of_account")).where(ranked.c.of_url <= wish.per_url).subquery()
     return (
         select(delivery)
-        .join(ranked, ranked.c.seq == delivery.c.seq)
-        .where(*due, ranked.c.turn <= wish.per_webhook)
+        .join(chosen, chosen.c.seq == delivery.c.seq)
+        .where(*due, chosen.c.of_account <= wish.per_account)
         .order_by(delivery.c.due_ms, delivery.c.seq)
         .limit(wish.limit)
         # What another sender claims at this moment is left to it; it was due when it was chosen, and is asked again.
