@@ -274,7 +274,7 @@ def test_answers_to_rows_without_a_model_are_told_so_on_a_terminal(
 
 def test_usage_is_summed_by_what_was_asked(used: Machine, invoke: Invoke) -> None:
     assert [line.split("\t") for line in invoke("usage").stdout.splitlines()] == [
-        ["2026-03-01", "v", "m", "1", "5", "0", "1", "", ""],
+        ["2026-03-01", "v", "m", "1", "5", "0", "1", "", "incomplete"],
         ["2026-03-02", "v", "m", "2", "10", "0", "3", "1", ""],
         ["2026-03-02", "v", "n", "4", "0", "0", "0", "0.5", ""],
     ]

@@ -130,3 +130,13 @@ def test_a_service_that_simulates_sends_nothing_for_batches_that_were_there(
     ended = run(command, vendor)
     assert (ended.code, "Going on with batch_" in ended.err) == (0, True), ended.err
     assert len(vendor.hits) == sent + ROWS
+
+
+def test_the_gate_may_be_switched_off_once_it_has_shut(command: CommandLine, vendor: ScriptedVendor) -> None:
+    command.write("rows.jsonl", [chat_row(f"[[status=400]] w{row}") for row in range(ROWS)])
+    shut = run(command, vendor)
+    assert shut.code == 5, shut.err
+    ended = run(command, vendor, "--no-gate")
+    assert ended.code == 4, ended.err
+    assert "Its first rows are judged no more (--no-gate)." in ended.err
+    assert len(vendor.hits) == ROWS

@@ -84,7 +84,8 @@ def test_another_cap_is_set_also_without_a_pause() -> None:
 def test_what_a_batch_keeps_is_told_where_the_command_differs() -> None:
     plan = decide(replace(REQUEST, max_attempts=9, gate=False), HALF, "")
     assert "--max-attempts 5 (not 9)" in plan.says[-1]
-    assert "its gate (not --no-gate)" in plan.says[-1]
+    assert plan.says[-2] == "Its first rows are judged no more (--no-gate)."
+    assert plan.past_gate
 
 
 def test_of_one_identity_the_newest_that_was_taken_in_counts() -> None:
@@ -158,7 +159,7 @@ def test_whatever_looked_at_a_paused_batch_names_a_command_that_goes_on(verb: st
     resume = f"batchwright resume {capped.batch_id} --service http://s"
     assert paused_texts(capped, delivery)[-1].endswith(f"With a higher cap it goes on: {resume} --max-cost 2.00")
     for cause in set(PauseCause) - {PauseCause.BUDGET}:
-        assert paused_texts(paused(cause), delivery)[-1].endswith(f"this goes on: {resume}"), cause
+        assert paused_texts(paused(cause), delivery)[-1].lower().endswith(f"this goes on: {resume}"), cause
     assert commands.of_standing(capped, delivery.command) == f"{resume} --max-cost 2.00"
 
 

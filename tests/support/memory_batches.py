@@ -228,7 +228,12 @@ class MemoryBatches:
         return await self.status(batch_id)
 
     async def resume(
-        self, batch_id: str, *, max_cost_picousd: int = -1, keys_of: Sequence[Destination] = ()
+        self,
+        batch_id: str,
+        *,
+        max_cost_picousd: int = -1,
+        keys_of: Sequence[Destination] = (),
+        past_gate: bool = False,
     ) -> BatchStatus:
         batch = self._batch(batch_id)
         batch.pauses.clear()

@@ -70,8 +70,8 @@ def status_facts(status: BatchStatus, command: Sequence[str] = ()) -> list[tuple
         ("unreached", screen.count_cell(tally.unreached)),
         ("retries", screen.count_cell(tally.retries)),
         ("possible_double_payments", screen.count_cell(tally.doubts)),
-        ("created_at", screen.moment_cell(status.created_at_ms)),
-        ("settled_at", screen.moment_cell(status.settled_at_ms)),
+        ("created_at", _moment_cell(status.created_at_ms)),
+        ("settled_at", _moment_cell(status.settled_at_ms)),
         ("deadline_at", _deadline_cell(status)),
         ("priority", screen.count_cell(status.priority)),
         ("account_weight", screen.weight_cell(status.share)),
@@ -93,9 +93,15 @@ def status_facts(status: BatchStatus, command: Sequence[str] = ()) -> list[tuple
     return facts
 
 
+def _moment_cell(moment_ms: int) -> Cell:
+    """Alone on its line it has no heading that names the zone."""
+    cell = screen.moment_cell(moment_ms)
+    return cell._replace(shown=f"{cell.shown} UTC") if moment_ms else cell
+
+
 def _deadline_cell(status: BatchStatus) -> Cell:
     """A batch that came over HTTP has one, whoever asked for it."""
-    cell = screen.moment_cell(status.deadline_ms)
+    cell = _moment_cell(status.deadline_ms)
     if not status.deadline_ms or not (is_at_service(status) or status.tenant.account != LOCAL_ACCOUNT):
         return cell
     return cell._replace(shown=f"{cell.shown} (a service gives a batch 24 hours where nothing else is asked for)")

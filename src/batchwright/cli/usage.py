@@ -58,7 +58,8 @@ def usage_command(groups: str, since_day: str, as_json: bool, **given: Any) -> N
 
     Over all batches and single calls of this machine, of every account; with --service of the key's account there. A
     cost with + (JSON: complete false) lacks answers that have no price or no usage. What the simulator made up has
-    lines of its own. In a pipe: tab-separated lines without headings, the last column says "simulated" of those.
+    lines of its own. In a pipe: tab-separated lines without headings, the last column says "simulated" of those and
+    "incomplete" of costs with +.
 
     \b
     Examples:
@@ -125,14 +126,15 @@ def _keys(names: tuple[str, ...], values: tuple[str, ...]) -> list[Cell]:
 def _cells(total: UsageSum, *, simulated: bool) -> list[Any]:
     from batchwright.cli import screen
 
-    cost = screen.cost_cell(total.cost_picousd, complete=not total.unpriced and not total.no_usage)
+    complete = not total.unpriced and not total.no_usage
+    cost = screen.cost_cell(total.cost_picousd, complete=complete)
     return [
         screen.count_cell(total.answers),
         screen.count_cell(total.prompt_tokens),
         screen.count_cell(total.cached_tokens),
         screen.count_cell(total.completion_tokens),
         cost._replace(shown=f"{cost.shown} simulated") if simulated else cost,
-        screen.text_cell("simulated" if simulated else ""),
+        screen.text_cell("simulated" if simulated else "" if complete else "incomplete"),
     ]
 
 

@@ -174,7 +174,12 @@ class ServiceBatches:
         return await self._changed(batch_id, self._batches.pause(batch_id, reason=reason))
 
     async def resume(
-        self, batch_id: str, *, max_cost_picousd: int = -1, keys_of: Sequence[Destination] = ()
+        self,
+        batch_id: str,
+        *,
+        max_cost_picousd: int = -1,
+        keys_of: Sequence[Destination] = (),
+        past_gate: bool = False,
     ) -> BatchStatus:
         cap = None if max_cost_picousd < 0 else Decimal(max_cost_picousd) / PICO
         return await self._changed(batch_id, self._batches.resume(batch_id, max_cost_usd=cap))

@@ -47,7 +47,7 @@ def cap_reason(kept: str, *, cap_picousd: int, spent_picousd: int, aside_picousd
     if held_picousd > 0:
         counted += f" and ${usd_text(held_picousd)} held for rows that are out"
     left_picousd = cap_picousd - spent_picousd - aside_picousd - held_picousd
-    left = f"the cap of ${usd_text(cap_picousd)} leaves ${usd_text(left_picousd)}"
+    left = f"the cap of ${usd_text(cap_picousd)} leaves ${usd_text(max(0, left_picousd))}"
     next_row = f"less than the next row may cost (${usd_text(next_picousd)})"
     return f"{left}, {next_row}: {counted}; a higher --max-cost goes on"
 

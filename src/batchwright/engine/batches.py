@@ -324,7 +324,12 @@ class StoreBatches:
         return await self.status(batch_id)
 
     async def resume(
-        self, batch_id: str, *, max_cost_picousd: int = -1, keys_of: Sequence[Destination] = ()
+        self,
+        batch_id: str,
+        *,
+        max_cost_picousd: int = -1,
+        keys_of: Sequence[Destination] = (),
+        past_gate: bool = False,
     ) -> BatchStatus:
         await self._check_credit((await self._get(batch_id)).tenant.key_id)
 
@@ -333,6 +338,8 @@ class StoreBatches:
             if with_keys_of(batch.spec.destinations, keys_of) != batch.spec.destinations:
                 self._store.set_keys(batch_id, keys_of)
                 batch = self._store.get_batch(batch_id)
+            if past_gate:
+                self._store.pass_gate(batch_id)
             if max_cost_picousd >= 0:
                 self._store.set_cap(batch_id, max_cost_picousd, soft=batch.spec.soft_cap)
             for lane in sorted(self._lanes_of(batch)):

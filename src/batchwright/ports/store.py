@@ -155,6 +155,9 @@ class Store(Fleet, Keys, FileStore, Webhooks, Protocol):
     def set_cap(self, batch_id: str, max_cost_picousd: int, *, soft: bool) -> None:
         """Another cap for a batch that has not settled; a budget pause is cleared if the new cap leaves room."""
 
+    def pass_gate(self, batch_id: str) -> None:
+        """The first rows of this round are judged no more."""
+
     def set_keys(self, batch_id: str, keys_of: Sequence[Destination]) -> None:
         """Its rows go under the keys of these places from the next claim on (`core.batch_spec.with_keys_of`). Raises
         NoSuchBatch."""

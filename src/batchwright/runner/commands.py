@@ -78,6 +78,8 @@ def out_of_pause(status: BatchStatus, delivery: Delivery) -> str:
         return f"Once its key may spend more{how}, this goes on: {command}"
     if _is_paused_by(status, PauseCause.BUDGET):
         return f"With a higher cap it goes on: {command}"
+    if all(pause.cause is PauseCause.USER for pause in status.pauses):
+        return f"This goes on: {command}"
     return f"When that is put right, this goes on: {command}"
 
 

@@ -48,6 +48,8 @@ class Plan:
     """GO_ON: pauses are to be cleared, or the cap or keys to be set, before."""
     max_cost_picousd: int = -1
     """GO_ON with `resume`: the new cap; -1 leaves it."""
+    past_gate: bool = False
+    """GO_ON with `resume`: the batch's gate is judged no more."""
 
 
 def identity_options(rows: RowOptions) -> dict[str, str]:
@@ -118,13 +120,17 @@ def _go_on(request: RunRequest, batch: BatchStatus) -> Plan:
         says.append(f"Its cap is now {money_text(new_cap)} ({before}).")
     renewed = renewed_keys(batch.spec.destinations, request.rows.directions.destinations)
     says += renewed
+    past_gate = not request.gate and batch.spec.gate is not GateRule.OFF
+    if past_gate:
+        says.append("Its first rows are judged no more (--no-gate).")
     says += kept_as_submitted(request, batch)
     return Plan(
         step=Step.GO_ON,
         batch=batch,
         says=tuple(says),
-        resume=bool(causes or renewed) or new_cap >= 0,
+        resume=bool(causes or renewed or past_gate) or new_cap >= 0,
         max_cost_picousd=new_cap,
+        past_gate=past_gate,
     )
 
 
@@ -151,8 +157,8 @@ def kept_as_submitted(request: RunRequest, batch: BatchStatus) -> list[str]:
         kept.append(f"--max-attempts {spec.max_attempts} (not {request.max_attempts})")
     if request.on_uncertain is not spec.on_uncertain:
         kept.append(f"--on-uncertain {spec.on_uncertain.value} (not {request.on_uncertain.value})")
-    if request.gate != (spec.gate is not GateRule.OFF):
-        kept.append("--no-gate" if spec.gate is GateRule.OFF else "its gate (not --no-gate)")
+    if request.gate and spec.gate is GateRule.OFF:
+        kept.append("--no-gate")
     elif request.gate and GateRule(request.on_gate) is not spec.gate:
         kept.append(f"--on-gate {spec.gate.value} (not {request.on_gate.value})")
     if request.deadline_s:
@@ -181,4 +187,10 @@ def retry_texts(batch: BatchStatus, retry_command: str) -> tuple[str, ...]:
     count = sum(rows for byte, rows in batch.by_byte.items() if byte in row_map.RETRIED_BYTES)
     if not batch.terminal or not count:
         return ()
-    return (f"To send {plural(count, 'row')} without success again: {retry_command}",)
+    again = f"To send {plural(count, 'row')} without success again: {retry_command}"
+    if batch.total > count or batch.round:
+        return (again,)
+    return (
+        "Where the address or the model is wrong, give the run again with the right one; a retry keeps it.",
+        again,
+    )

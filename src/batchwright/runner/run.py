@@ -266,6 +266,7 @@ class _Run:
                         batch_id,
                         max_cost_picousd=chosen.max_cost_picousd,
                         keys_of=request.rows.directions.destinations,
+                        past_gate=chosen.past_gate,
                     )
                 task = _Task(delivery=request.delivery, pace=request.pace, lock=self._lock, read=self._read)
                 return await _work(batch_id, task, seams)

@@ -36,6 +36,9 @@ _RECOUNT_PAUSES = (
 _SET_PRIORITY = (
     update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(priority=bindparam("new_priority"))
 )
+_PASS_GATE = Prepared(
+    update(batch).where(batch.c.batch_id == bindparam("of_batch"), text("phase = 'open'")).values(gate_passed=1)
+)
 _SET_SPEC = update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(spec=bindparam("new_spec"))
 _DELETE_PAUSES = delete(pause).where(pause.c.batch_id == bindparam("of_batch"))
 
@@ -98,6 +101,11 @@ def get_unsettled(connection: Connection, batch_id: str, wish: str) -> StoredRow
     if row.phase == "settled":
         raise WrongState(f"Batch {batch_id} has ended, it cannot be {wish}. Begin a new round of it with retry.")
     return row
+
+
+def pass_gate(connection: Connection, batch_id: str) -> None:
+    """Of its present round."""
+    _PASS_GATE.run(connection, {"of_batch": batch_id})
 
 
 def set_keys(connection: Connection, batch_id: str, keys_of: Sequence[Destination]) -> None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from sqlalchemy import Connection, bindparam, select, text, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from batchwright.core import row_map
 from batchwright.core.errors import BodyLost, ObjectsAway, StoreError, WrongState
@@ -48,7 +48,7 @@ from batchwright.store.claiming import Claims, Taker
 from batchwright.store.fencing import Fenced
 from batchwright.store.parts import Merged, Outer
 from batchwright.store.prepared import Prepared, StoredRow, together
-from batchwright.store.schema import batch, worker
+from batchwright.store.schema import worker
 
 PAUSED_MAX = 64
 """Batches that one checkpoint's claim may pause because something of them is lost; what is left comes with the next."""
@@ -63,9 +63,6 @@ _NUMBER = Prepared(
     )
     .values(checkpoint_number=bindparam("number"))
     .returning(worker.c.id, worker.c.dead, worker.c.ended)
-)
-_GATE_PASSED = Prepared(
-    update(batch).where(batch.c.batch_id == bindparam("of_batch"), text("phase = 'open'")).values(gate_passed=1)
 )
 
 
@@ -293,7 +290,7 @@ def _change_batches(connection: Connection, work: _Work, what: tuple[Checkpoint,
     with together(connection):
         locked = batches.lock_later(connection, wanted)
         for batch_id in checkpoint.gate_passed:
-            _GATE_PASSED.run(connection, {"of_batch": batch_id})
+            batches.pass_gate(connection, batch_id)
         lowered = [
             turning.lower_later(connection, batch_id, segments)
             for batch_id, segments in sorted(work.settling.items())

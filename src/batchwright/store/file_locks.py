@@ -156,9 +156,13 @@ class FileLocks:
 
 
 def _no_lock(path: Path, done: str, error: OSError) -> StoreError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        remedy = "Free some space"
+    else:
+        remedy = "Check that the state folder belongs to you and that you may write into it"
     return StoreError(
-        f"The lock {path} cannot be {done}: {error.strerror or error}. Check that the state folder belongs to you and "
-        "that you may write into it, or name another one with BATCHWRIGHT_HOME."
+        f"The lock {path} cannot be {done}: {error.strerror or error}. {remedy}, or name another state folder with "
+        "BATCHWRIGHT_HOME."
     )
 
 

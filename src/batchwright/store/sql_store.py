@@ -208,6 +208,9 @@ class SqlStore:
     def set_cap(self, batch_id: str, max_cost_picousd: int, *, soft: bool) -> None:
         self._connections.transact(lambda connection: pausing.set_cap(connection, batch_id, max_cost_picousd, soft))
 
+    def pass_gate(self, batch_id: str) -> None:
+        self._connections.transact(lambda connection: batches.pass_gate(connection, batch_id))
+
     def set_keys(self, batch_id: str, keys_of: Sequence[Destination]) -> None:
         self._connections.transact(lambda connection: batches.set_keys(connection, batch_id, keys_of))
 

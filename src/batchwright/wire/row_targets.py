@@ -77,7 +77,7 @@ class Targets:
         return Problem(
             "unroutable",
             # Asked through a service, "local" is where that runs, not where this is read.
-            f"{named}; {listed}. The model of the machine that takes the rows in is {local_model(destinations)}",
+            f"{named}; {listed}. Rows for the local model name {local_model(destinations)}",
             "body.model",
         )
 
