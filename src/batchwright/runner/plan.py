@@ -188,9 +188,6 @@ def retry_texts(batch: BatchStatus, retry_command: str) -> tuple[str, ...]:
     if not batch.terminal or not count:
         return ()
     again = f"To send {plural(count, 'row')} without success again: {retry_command}"
-    if batch.total > count or batch.round:
+    if batch.total > count or batch.round or batch.closed_as is not None:
         return (again,)
-    return (
-        "Where the address or the model is wrong, give the run again with the right one; a retry keeps it.",
-        again,
-    )
+    return (again, "Where the address or the model is wrong, give the run again with the right one: a retry keeps it.")
