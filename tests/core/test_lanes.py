@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from batchwright.core import pace
 from batchwright.core.failures import FailureKind
 from batchwright.core.lanes import Lane, LaneEnd, LaneSettings
 from batchwright.core.rate import Limits
@@ -200,6 +201,21 @@ def test_a_wait_holds_for_the_lane_once_more_than_a_tenth_say_so() -> None:
     wait_s = drive.admit()
     assert 2.4 < wait_s <= 3.0 + 0.5
     assert "the vendor takes no more for now" in drive.lane.waiting(drive.now_s)
+
+
+def test_a_limit_that_is_not_said_again_is_forgotten() -> None:
+    """Some vendors name it with a refusal alone."""
+    drive = Driver(start=10, ceiling=10)
+    drive.turn([LIMITED], limits=Limits(requests_per_minute=60.0))
+    drive.pass_s(60.0)
+    sent = drive.send_all()
+    assert 0 < sent < 10
+    assert drive.lane.limits_per_minute == (60.0, 0.0)
+    for _ in range(sent):
+        drive.end(OK)
+    drive.pass_s(pace.STATED_FOR_S)
+    assert drive.send_all() == 10
+    assert drive.lane.limits_per_minute == (0.0, 0.0)
 
 
 def test_after_a_wait_rows_set_out_one_by_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,11 +58,13 @@ def _print_text(report: ValidationReport) -> None:
     from batchwright.cli import screen
     from batchwright.core.batch_spec import LaneKey
     from batchwright.runner.figures import plural
+    from batchwright.runner.line_breaks import columns_of, fitted
     from batchwright.runner.validation import OTHERS
 
     for finding in report.findings:
         if screen.is_table():
-            click.echo(screen.safe_text(f"line {finding.line}: {finding.message} [{finding.code}]"))
+            text = screen.safe_text(f"line {finding.line}: {finding.message} [{finding.code}]")
+            click.echo(fitted(text, columns_of(sys.stdout)))
         else:
             click.echo(f"{finding.line}\t{finding.code}\t{screen.safe_text(finding.message)}")
     if report.total > len(report.findings):

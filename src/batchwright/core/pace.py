@@ -9,6 +9,9 @@ from batchwright.core.shares import WHOLE_PPM
 
 PLENTY_SHARE = 0.75
 """Of a stated limit; with more than this remaining it does not bind."""
+STATED_FOR_S = 120.0
+"""What headers said holds so long, two of the windows that vendors count by. Most say it with every answer; of one that
+does so with a refusal alone nobody knows later whether it still holds."""
 SHARE_LOOK_S = 1.0
 """A lane without a share is asked again so soon; a share that is granted is told of at once anyway."""
 
@@ -23,6 +26,7 @@ class Pace:
         "_requests",
         "_share_until_s",
         "_stated",
+        "_stated_until_s",
         "_tokens",
         "_until_s",
         "binds",
@@ -33,6 +37,7 @@ class Pace:
         self._configured = configured
         self._stated = (0.0, 0.0)
         """What the headers ask for now."""
+        self._stated_until_s = math.inf
         self._announced = (0.0, 0.0)
         """The limits that they named last, whether these bind now or not."""
         self.share_ppm = WHOLE_PPM
@@ -66,6 +71,8 @@ class Pace:
             self._until_s = now_s + SHARE_LOOK_S
             self._limit = "this worker waits for its share of the limit"
             return SHARE_LOOK_S
+        if now_s >= self._stated_until_s:
+            self._forget_stated(now_s)
         requests_rate = self._requests
         tokens_rate = self._tokens
         requests_s = requests_rate.wait_s(now_s, 1) if requests_rate is not None else 0.0
@@ -119,7 +126,9 @@ class Pace:
         return self._share_until_s > now_s
 
     def learn(self, now_s: float, limits: Limits) -> bool:
-        """Takes over what headers say. True: they speak of a limit for the first time."""
+        """Takes over what headers say, for STATED_FOR_S. True: they speak of a limit for the first time."""
+        if limits.requests_per_minute or limits.tokens_per_minute:
+            self._stated_until_s = now_s + STATED_FOR_S
         self._announced = (
             limits.requests_per_minute or self._announced[0],
             limits.tokens_per_minute or self._announced[1],
@@ -133,6 +142,11 @@ class Pace:
         self._stated = stated
         self._apply(now_s)
         return before == (0.0, 0.0)
+
+    def _forget_stated(self, now_s: float) -> None:
+        self._stated = self._announced = (0.0, 0.0)
+        self._stated_until_s = math.inf
+        self._apply(now_s)
 
     def _apply(self, now_s: float) -> None:
         """Configured limits win over stated ones, and the share is one of both: what remains of a stated limit remains
