@@ -123,7 +123,7 @@ def _cells(lane: LaneStanding) -> tuple[Cell, ...]:
         _limit_cell(requests),
         _limit_cell(tokens),
         screen.moment_cell(lane.since_ms),
-        screen.text_cell(lane.reason),
+        Cell(screen.safe_text(lane.reason.removeprefix(f"{lane.state}: ")), screen.safe_text(lane.reason)),
         screen.text_cell(", ".join(shares)),
     )
 

@@ -91,13 +91,16 @@ def is_table() -> bool:
 
 
 def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
-    """All rows of a table (bounded by the caller), or tab-separated lines."""
+    """All rows of a table (bounded by the caller), or tab-separated lines. Of none there is no heading either."""
     if not is_table():
         for row in rows:
             # Not click.echo, which flushes each line: there may be a million.
             sys.stdout.write("\t".join(cell.raw for cell in row) + "\n")
         return
-    fitted = fit(columns, list(rows), _room())
+    cells = list(rows)
+    if not cells:
+        return
+    fitted = fit(columns, cells, _room())
     for line in fitted.lines:
         click.echo(line)
     if fitted.left_out:
