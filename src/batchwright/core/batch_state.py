@@ -5,7 +5,7 @@
 2  intake not closed, or rows being reopened       accepting   no
 3  open rows, cancel flag                          cancelling  no
 4  open rows, a pause fact                         paused      no
-5  open rows, nothing attempted yet                queued      no
+5  open rows, no attempt has ended yet             queued      no
 6  open rows                                       running     no
 7  all succeeded                                   completed   yes
 8  any row cancelled                               cancelled   yes
