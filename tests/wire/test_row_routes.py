@@ -64,7 +64,7 @@ def test_rows_that_cannot_go_anywhere_say_what_to_do() -> None:
     line = b'{"body":' + (BODY % '"unheard-of"').encode() + b"}"
     unknown = RowDecoder(RowOptions(destinations=())).decode(line, 1).finding
     assert unknown is not None
-    assert "Rows for the local model name local/" in unknown.message
+    assert "The local model is called local/" in unknown.message
     auto = decode("auto").finding
     assert auto is not None
     assert (auto.code, auto.param) == ("unroutable", "body.model")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from batchwright.server.fleet import LaneStanding
 
 COLUMNS = (
-    Column(heading="VENDOR", cut_to=8),
+    Column(heading="VENDOR", cut_to=14),
     Column(heading="MODEL", cut_to=10),
     Column(heading="STATE"),
     Column(heading="WORKERS", leaves=2),

@@ -87,7 +87,7 @@ def show_preview(settings: Settings, request: RunRequest, *, as_json: bool) -> i
     from batchwright.core.errors import InputRefused
     from batchwright.engine.bounds import unbounded_refusal
     from batchwright.runner.unnamed import no_key_texts, no_model_texts
-    from batchwright.runner.unused import unused_texts
+    from batchwright.runner.unused import short_routes_texts, unused_texts
 
     preview = Preview(assemble.lane_prices(settings))
     for rows in assemble.source_rows(request, preview.prices, say=say):
@@ -98,6 +98,7 @@ def show_preview(settings: Settings, request: RunRequest, *, as_json: bool) -> i
         _print_text(preview, settings)
     counts = {lane: found.rows for lane, found in preview.lanes.items()}
     unused = unused_texts(counts, settings.destinations, request.asked_for)
+    unused += short_routes_texts(counts, request.rows.directions)
     for text in (*no_model_texts(counts, settings.destinations), *no_key_texts(counts, settings.key), *unused):
         say(text)
     if preview.refused and not request.skip_invalid:

@@ -45,11 +45,13 @@ def resume_command(batch: str, **given: Any) -> int:
 
     async def clear(batches: Batches) -> tuple[str, bool]:
         batch_id = await batches.resolve(batch)
-        had_ended = (await batches.status(batch_id)).state.terminal
-        for text in renewed_keys((await batches.status(batch_id)).spec.destinations, settings.destinations):
+        status = await batches.status(batch_id)
+        own = status.spec.destinations
+        keys_of = () if status.terminal or status.live else settings.keys_for(own)
+        for text in renewed_keys(own, keys_of):
             say(text)
-        await batches.resume(batch_id, max_cost_picousd=typed_cap, keys_of=settings.destinations)
-        return batch_id, had_ended
+        await batches.resume(batch_id, max_cost_picousd=typed_cap, keys_of=keys_of)
+        return batch_id, status.terminal
 
     batch_id, had_ended = with_batches(settings, clear)
     if had_ended:

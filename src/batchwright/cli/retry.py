@@ -66,11 +66,12 @@ def retry_command(batch: str, **given: Any) -> int:
             say(f"{batch_id}: {begun}{'.' if given['no_run'] else '; going on with it.'}")
             spent = {PauseCause.BUDGET, PauseCause.KEY_BUDGET}
             if status.pauses and spent.isdisjoint(pause.cause for pause in status.pauses):
-                await batches.resume(batch_id, keys_of=settings.destinations)
+                await batches.resume(batch_id, keys_of=settings.keys_for(status.spec.destinations))
             return batch_id, status.counts.open
         rows = await batches.retry(batch_id, selector, deadline_s=settings.deadline_s, gate=given["gate"])
-        if rows and (renewed := renewed_keys(status.spec.destinations, settings.destinations)):
-            await batches.resume(batch_id, keys_of=settings.destinations)
+        keys_of = settings.keys_for(status.spec.destinations)
+        if rows and (renewed := renewed_keys(status.spec.destinations, keys_of)):
+            await batches.resume(batch_id, keys_of=keys_of)
             say("\n".join(renewed))
         begun = (
             f"{plural(rows, 'row')} in a new round"

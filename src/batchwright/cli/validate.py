@@ -35,7 +35,7 @@ def validate_command(source: str, **given: Any) -> int:
     """
     from batchwright.runner.source import open_source
     from batchwright.runner.unnamed import no_key_texts, no_model_texts
-    from batchwright.runner.unused import unused_texts
+    from batchwright.runner.unused import short_routes_texts, unused_texts
     from batchwright.settings.endpoint_help import endpoint_help_text
 
     settings, request = make_request(source, given)
@@ -46,6 +46,7 @@ def validate_command(source: str, **given: Any) -> int:
     else:
         _print_text(report)
     unused = unused_texts(report.lanes, settings.destinations, request.asked_for)
+    unused += short_routes_texts(report.lanes, request.rows.directions)
     no_key = no_key_texts(report.lanes, settings.key)
     for text in (*notes, *no_model_texts(report.lanes, settings.destinations), *no_key, *unused):
         say(text)

@@ -53,6 +53,8 @@ class Appetite:
     def answered(self, request: ClaimRequest | None, result: CheckpointResult, now_s: float) -> None:
         """The checkpoint with this request has landed, and what was claimed is open."""
         worker = self._worker
+        if request is not None and self._asks_without_need and not result.claimed:
+            worker.closing.nothing_claimable()
         found_nothing = request is not None and not self._asks_without_need and not result.claimed
         if found_nothing:
             settings = worker.settings
@@ -75,20 +77,23 @@ class Appetite:
         hungry = {
             desk.name
             for desk in desks
-            if not desk.blocked and desk.key.vendor not in room.full_vendors and desk.is_hungry(now_s)
+            if not desk.blocked
+            and desk.key.vendor not in room.full_vendors
+            and str(desk.key) not in room.full_lanes
+            and desk.is_hungry(now_s)
         }
         newcomers = now_s >= self._newcomers_after_s and self._has_room_for_newcomers(room)
         self._asks_without_need = bool(worker.floor.segments) and (newcomers or not hungry)
         if not self._asks_without_need:
             # Whoever waits for sated lanes alone would take the place of rows that can be sent. One that is blocked is
-            # none of them: the same words may lead elsewhere for others.
+            # never one of them: the same words may lead elsewhere for others, or under another key.
             full = {str(desk.key) for desk in desks if not desk.blocked} if hungry else set()
         elif newcomers:
             self._newcomers_after_s = now_s + worker.settings.idle_poll_s
-            full = {str(desk.key) for desk in desks if desk.blocked or desk.lane.stands_still(now_s)}
+            full = {str(desk.key) for desk in desks if not desk.blocked and desk.lane.stands_still(now_s)}
         elif now_s >= self._elsewhere_after_s:
             self._elsewhere_after_s = now_s + worker.settings.idle_poll_s
-            full = {str(desk.key) for desk in desks}
+            full = {str(desk.key) for desk in desks if not desk.blocked}
         else:
             return None
         exclude = frozenset(
@@ -100,7 +105,8 @@ class Appetite:
             exclude=exclude | worker.closing.blocked_pairs(),
             full_lanes=frozenset(full - {str(worker.floor.desks[name].key) for name in hungry}),
             but_accounts=self._served_accounts() if self._asks_without_need and newcomers else frozenset(),
-            full_vendors=room.full_vendors,
+            no_room_lanes=room.full_lanes,
+            no_room_vendors=room.full_vendors,
             max_bytes=max(1, int(self._bytes_wanted(room, hungry) * worker.floor.packing)),
         )
 

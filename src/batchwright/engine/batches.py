@@ -335,14 +335,15 @@ class StoreBatches:
 
         def clear() -> None:
             batch = self._store.get_batch(batch_id)
+            lanes = self._lanes_of(batch)
             if with_keys_of(batch.spec.destinations, keys_of) != batch.spec.destinations:
                 self._store.set_keys(batch_id, keys_of)
-                batch = self._store.get_batch(batch_id)
+                lanes |= self._lanes_of(self._store.get_batch(batch_id))
             if past_gate:
                 self._store.pass_gate(batch_id)
             if max_cost_picousd >= 0:
                 self._store.set_cap(batch_id, max_cost_picousd, soft=batch.spec.soft_cap)
-            for lane in sorted(self._lanes_of(batch)):
+            for lane in sorted(lanes):
                 self._store.clear_lane(lane)
             self._store.resume_batch(batch_id)
 

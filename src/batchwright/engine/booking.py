@@ -44,7 +44,10 @@ def tell_lane(
     )
     if answer.kind is not None and KINDS[answer.kind].lane is LaneSignal.PAUSE:
         status = f"{answer.http_status} {answer.code}".strip()
-        desk.lane.pause(now_s, f"{answer.kind.value} ({status}): {answer.message}".rstrip(": "))
+        reason = f"{answer.kind.value} ({status}): {answer.message}".rstrip(": ")
+        if answer.kind is FailureKind.AUTH and not desk.destination.key_env and desk.destination.base_url:
+            reason = f"{reason.rstrip('.')}. No key was sent: name its variable with --api-key-env"
+        desk.lane.pause(now_s, reason)
 
 
 def money_of(desk: LaneDesk, answer: Answer) -> Money:

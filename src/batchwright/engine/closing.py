@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from batchwright.core.batch_spec import LaneKey
 from batchwright.core.batch_state import Pause, PauseCause
-from batchwright.core.errors import VendorUnavailable, WrongState
+from batchwright.core.errors import NoSuchBatch, VendorUnavailable, WrongState
 from batchwright.core.failures import FailureKind
 from batchwright.core.gate import GateRule
 from batchwright.core.quarantine import Quarantine
@@ -50,6 +50,7 @@ class Closing:
         self._look_for_blocked = False
         self._look_for_cleared = False
         self._opened: list[tuple[str, str]] = []
+        self._renewal_look_s = 0.0
         """Vendors and models that a person has opened again; batches that this worker paused meanwhile are to go on."""
         self._version = 0
         """Of the store, when lane pauses were last read."""
@@ -297,6 +298,7 @@ class Closing:
         self._worker.heart.shares.look(now_s)
         if not blocked:
             return
+        await self._leave_renewed(now_s)
         for segment in list(self._floor.segments.values()):
             lanes = self._floor.open_lanes(segment) if segment.queues else ()
             if segment.queues and all(self._floor.desk(lane, segment.context, now_s).blocked for lane in lanes):
@@ -304,6 +306,23 @@ class Closing:
         if self._look_for_blocked:
             self._look_for_blocked = False
             await self._pause_blocked_batches(blocked, now_s)
+
+    async def _leave_renewed(self, now_s: float) -> None:
+        """Batches that were blocked here and have another key by now are met anew. Others of this worker's go on with
+        the keys they have: nobody changes these while a worker holds something of theirs."""
+        if now_s < self._renewal_look_s:
+            return
+        self._renewal_look_s = now_s + self._worker.settings.idle_poll_s
+        for context in list(self._floor.contexts.values()):
+            if context.segments or not any(desk.blocked for desk in context.desks.values()):
+                continue
+            with suppress(NoSuchBatch):
+                batch = await self._writer.do(partial(self._store.get_batch, context.batch_id))
+                if batch.spec.destinations != context.spec.destinations and not context.segments:
+                    for desk in context.desks.values():
+                        self._worker.opening.lacking.pop(desk.name, None)
+                    self._floor.leave(context, now_s)
+                    self._worker.look_again()
 
     async def _cleared_lanes(self) -> frozenset[str]:
         """Lanes that are paused here and no more in the store: a person asked for them to be tried, or they worked for

@@ -1,8 +1,8 @@
-"""What a worker holds for each vendor, of the places for segments and of the memory for bodies.
+"""What a worker holds for each lane and vendor, of the places for segments and of the memory for bodies.
 
 A vendor that does not answer, or answers slowly, keeps what is held for it. So one vendor is given more only while it
-has no more than twice what is still free: two thirds of all there is for one alone, two ninths for the next. However
-many hang, something is left for one that is well.
+has no more than twice what is free: two thirds of all there is for one alone, two ninths for the next. Within a vendor
+it is the same for each of its lanes. However many hang, something is left for one that is well.
 """
 
 from __future__ import annotations
@@ -14,41 +14,68 @@ from batchwright.engine.worker_settings import OPEN_SEGMENTS_MAX, WorkerSettings
 
 if TYPE_CHECKING:
     from batchwright.engine.floor import Floor
+    from batchwright.engine.open_segment import OpenSegment
 
 TIMES_FREE = 2
+SHARE = TIMES_FREE / (TIMES_FREE + 1)
 
 
 def is_short(floor: Floor, settings: WorkerSettings) -> bool:
-    """Some vendor is to have no more: what is held and does nothing here should go."""
-    share = TIMES_FREE / (TIMES_FREE + 1)
-    if len(floor.segments) <= share * OPEN_SEGMENTS_MAX and floor.input_bytes <= share * settings.input_bytes_max:
-        return False  # asked at every turn: no vendor can have more than there is
-    return bool(Room(floor, settings).full_vendors)
+    """Some vendor or lane is to have no more: what is held and does nothing here should go."""
+    most = SHARE * SHARE
+    if len(floor.segments) <= most * OPEN_SEGMENTS_MAX and floor.input_bytes <= most * settings.input_bytes_max:
+        return False  # asked at every turn: no lane can have more than there is
+    room = Room(floor, settings)
+    return bool(room.full_vendors or room.full_lanes)
 
 
 class Room:
     """At one moment."""
 
     def __init__(self, floor: Floor, settings: WorkerSettings) -> None:
-        self._bytes: Counter[str] = Counter()
-        self._places: Counter[str] = Counter()
-        """By vendor; a segment counts for each that its rows may go to now."""
         taken = 0
+        bytes_: Counter[tuple[str, str]] = Counter()
+        places: Counter[tuple[str, str]] = Counter()
+        """By (vendor, lane), and (vendor, "") for all of its lanes; a segment counts for each that its open rows go
+        to."""
         for segment in floor.segments.values():
             size = segment.input_bytes
             taken += size
-            for vendor in {queue.line.desk.key.vendor for queue in segment.queues.values()}:
-                self._bytes[vendor] += size
-                self._places[vendor] += 1
+            lanes = _open_lanes(segment)
+            for each in lanes | {(vendor, "") for vendor, _ in lanes}:
+                bytes_[each] += size
+                places[each] += 1
         self.free_bytes = settings.input_bytes_max - taken
         self.free_places = OPEN_SEGMENTS_MAX - len(floor.segments)
-        self.full_vendors = frozenset(vendor for vendor in self._places if self._is_full(vendor))
-        """Those that are to have no more."""
+        self._bytes = bytes_
+        of_vendor = SHARE * settings.input_bytes_max, SHARE * OPEN_SEGMENTS_MAX
+
+        def is_full(vendor: str, lane: str) -> bool:
+            each = (vendor, lane)
+            if not lane:
+                return bytes_[each] > TIMES_FREE * self.free_bytes or places[each] > TIMES_FREE * self.free_places
+            left = of_vendor[0] - bytes_[vendor, ""], of_vendor[1] - places[vendor, ""]
+            return bytes_[each] > TIMES_FREE * left[0] or places[each] > TIMES_FREE * left[1]
+
+        full = [each for each in places if is_full(*each)]
+        self.full_vendors = frozenset(vendor for vendor, lane in full if not lane)
+        """Those that are to have no more,"""
+        self.full_lanes = frozenset(lane for _, lane in full if lane)
+        """and lanes, as their keys read."""
 
     def bytes_for(self, vendor: str) -> int:
         """What may be claimed for it at once; of one that nothing is held for ("") too."""
-        return max(1, (TIMES_FREE * self.free_bytes - self._bytes[vendor]) // (TIMES_FREE + 1))
+        return max(1, (TIMES_FREE * self.free_bytes - self._bytes[vendor, ""]) // (TIMES_FREE + 1))
 
-    def _is_full(self, vendor: str) -> bool:
-        free = TIMES_FREE * self.free_bytes, TIMES_FREE * self.free_places
-        return self._bytes[vendor] > free[0] or self._places[vendor] > free[1]
+
+def _open_lanes(segment: OpenSegment) -> set[tuple[str, str]]:
+    """(vendor, lane) of each that open rows of the segment go to, or may."""
+    found = {attempt.desk.key for attempt in segment.flights.values()}
+    waiting = segment.open - len(segment.flights)
+    for queue in segment.queues.values():
+        if queue.pending:
+            found.add(queue.line.desk.key)
+            waiting -= len(queue.pending)
+    if waiting > 0:  # ready to be sent, or waiting for their next attempt: to any of its lanes
+        found |= {queue.line.desk.key for queue in segment.queues.values()}
+    return {(key.vendor, str(key)) for key in found}

@@ -16,7 +16,7 @@ starves between checkpoints. Rows that are out already do not count: with them a
 256."""
 CHECKPOINT_RECORD_BYTES = 8 * MIB
 """Answers in one transaction; a single larger answer goes alone."""
-OPEN_SEGMENTS_MAX = 256
+OPEN_SEGMENTS_MAX = 384
 """Segments held at once; beyond it those whose rows all wait are parked."""
 CLAIM_MIN = 2
 CLAIM_MAX = 16
@@ -85,8 +85,8 @@ class WorkerSettings:
     """What this process was told (`run --rpm`); goes before what a batch was submitted with."""
     vendor_limits: Mapping[str, LaneLimits] = field(default_factory=dict)
     """By vendor and for ANY_VENDOR, from the settings; what a batch was submitted with goes before it."""
-    input_bytes_max: int = 96 * MIB
-    """Bodies of open segments, as they are held; two thirds of it for one vendor alone (`engine.room`)."""
+    input_bytes_max: int = 144 * MIB
+    """Bodies of open segments, as they are held: 96 MiB for one vendor alone, 64 for one lane (`engine.room`)."""
     flight_bytes_max: int = 96 * MIB
     """Bodies at vendors; two thirds of it for one lane alone."""
     answer_bytes_max: int = 64 * MIB

@@ -34,19 +34,23 @@ class ClaimRequest:
     """(batch_id, lane_set) pairs that cannot send now: their segments are left alone."""
     full_lanes: frozenset[str] = frozenset()
     """Lanes that have rows enough: segments that go to no other are left alone, whichever batch's they are."""
-    full_vendors: frozenset[str] = frozenset()
-    """Vendors of which every lane counts as one of those."""
+    no_room_lanes: frozenset[str] = frozenset()
+    no_room_vendors: frozenset[str] = frozenset()
+    """Lanes, and vendors, that hold all they may: segments that go to one of them are left alone, whatever other lanes
+    they go to."""
     but_accounts: frozenset[str] = frozenset()
     """Accounts that have batches enough at work: nothing of theirs, unless the claim names a batch."""
     max_bytes: int = 0
     """Stop claiming when the claimed inputs pass this size; the first is always given. 0: no bound."""
 
     def is_full(self, lane_set: str) -> bool:
-        """Every lane of the set has rows enough."""
-        if not self.full_lanes and not self.full_vendors:
+        """Segments of this set of lanes are left alone for the sake of others."""
+        if not (self.full_lanes or self.no_room_lanes or self.no_room_vendors):
             return False
         lanes = lane_set.split("\n")
-        return all(lane in self.full_lanes or lane.partition("|")[0] in self.full_vendors for lane in lanes)
+        if any(lane in self.no_room_lanes or lane.partition("|")[0] in self.no_room_vendors for lane in lanes):
+            return True
+        return self.full_lanes.issuperset(lanes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

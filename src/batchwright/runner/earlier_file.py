@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -20,6 +20,8 @@ from batchwright.wire.table_lines import ADDED
 HEAD_BYTES = 256 * 1024
 """Of a table's first line: tables have columns by the hundred at most."""
 PIECE_BYTES = 1024 * 1024
+BEGINS_BYTES = 64
+"""Enough of a line to know it for an answer."""
 _ANSWER_BEGINS = (b'{"ok":', b'{"id":"batch_req_')
 _REQUEST_BEGINS = (b'{"custom_id":', b'{"method":')
 """Of what `--failed` writes; an input may look the same, and is no place for answers."""
@@ -27,23 +29,50 @@ _REQUEST_BEGINS = (b'{"custom_id":', b'{"method":')
 
 @dataclass(frozen=True, slots=True)
 class EarlierFile:
+    head: bytes = field(repr=False)
+    """How it begins, HEAD_BYTES of it."""
     lines: int
-    """Of a table the rows have line ends inside of quotes too."""
     is_table: bool
     """It holds answers, as a table."""
     is_lines: bool
     """It holds answers, one a line. Neither: it was replaced because that was asked for."""
 
+    def may_be(self, begins: bytes, lines: int, *, changed: bool) -> bool:
+        """Whether it is what a file that begins so, with so many lines, was when it was written before. `changed`: its
+        lines may be others by now."""
+        if not self.is_table and not self.is_lines:
+            return False
+        if self.lines != lines:
+            return False
+        shared = min(len(self.head), len(begins))
+        return changed or self.head[:shared] == begins[:shared]
+
 
 def holds_anything_else(path: Path, *, requests: bool) -> bool:
     """Whether a regular file is there that is not empty and was not written as answers (or, `requests`, as rows to be
-    sent again)."""
+    sent again), or holds a line that was not. Reads all of it, of a table the first line."""
+    begins = _REQUEST_BEGINS if requests else _ANSWER_BEGINS
     try:
         with _opened(path) as file:
             head = file.read(HEAD_BYTES)
+            if _is_anything_else(head, requests=requests):
+                return True
+            if not head.startswith(begins):
+                return False
+            return any(line and not line.startswith(begins) for line in _line_begins(head, file))
     except (OSError, Damaged):
         return path.is_file() and path.stat().st_size > 0
-    return _is_anything_else(head, requests=requests)
+
+
+def _line_begins(head: bytes, file: BinaryIO) -> Iterator[bytes]:
+    """The first bytes of each line, of what was read of a file and of the rest."""
+    piece, held = head, b""
+    while piece:
+        *whole, rest = (held + piece).split(b"\n")
+        yield from whole
+        held = rest[:BEGINS_BYTES]
+        piece = file.read(PIECE_BYTES)
+    yield held
 
 
 def begins_anything_else(stored: bytes, name: str, *, requests: bool) -> bool:
@@ -75,7 +104,7 @@ def look(path: Path) -> EarlierFile | None:
     if not head:
         return None
     lines += last != b"\n"
-    return EarlierFile(lines, is_table=_is_table(head), is_lines=head.startswith(_ANSWER_BEGINS))
+    return EarlierFile(head[:HEAD_BYTES], lines, is_table=_is_table(head), is_lines=head.startswith(_ANSWER_BEGINS))
 
 
 @contextmanager

@@ -62,23 +62,32 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
     header, line = line_writer(format_of(delivery), status.batch_id, status.spec)
     texts_of = _texts_of(delivery, status)
     earlier = await asyncio.to_thread(_earlier, delivery.output)
+    if delivery.output is None:
+        seams.display.close()  # a picture that vanishes later would take with it what is written after it
     with ExitStack() as opened:
         out = await _open(delivery.output, opened, seams)
         failed = await _open(delivery.failed_output, opened, seams) if delivery.failed_output is not None else None
         out.write(header)
+        begins, lines = header, header.count(b"\n")
         async for views in seams.batches.rows(status.batch_id, texts_of=texts_of):
             if seams.interrupts.count > seen:
                 raise Interrupted
             gathered.add(views)
-            out.write(b"".join([line(view) for view in views]))
+            written = b"".join([line(view) for view in views])
+            out.write(written)
+            if earlier is not None:
+                lines += written.count(b"\n")
+                if len(begins) < len(earlier.head):
+                    begins += written
             if failed is not None:
                 requests = _request_lines(views)
                 failed_rows += len(requests)
                 failed.write(b"".join(requests))
-            seams.display.writing(gathered.rows, status.total)
+            if delivery.output is not None:
+                seams.display.writing(gathered.rows, status.total)
         await asyncio.to_thread(_commit, [out] if failed is None else [out, failed])
-    if earlier is not None and (text := _replaced_text(earlier, delivery, (gathered.rows, status.batch_id))):
-        seams.display.say(text)
+    if earlier is not None and not earlier.may_be(begins, lines, changed=bool(status.round)):
+        seams.display.say(_replaced_text(earlier, delivery, (gathered.rows, status.batch_id)))
     return gathered, Written(
         output=delivery.output, rows=gathered.rows, failed_output=delivery.failed_output, failed_rows=failed_rows
     )
@@ -90,13 +99,11 @@ def _earlier(output: Path | ObjectURL | None) -> EarlierFile | None:
 
 
 def _replaced_text(earlier: EarlierFile, delivery: Delivery, what: tuple[int, str]) -> str:
-    """`what` was written: (rows, of this batch). Empty: as far as the number of rows tells it was the same batch's."""
+    """`what` was written: (rows, of this batch)."""
     rows, batch_id = what
     now = f"and now holds the {plural(rows, 'row')} of {batch_id}"
     if not earlier.is_table and not earlier.is_lines:
         return f"{delivery.output} held {plural(earlier.lines, 'line')} that were no answers, {now}. Those are gone."
-    if earlier.is_table or earlier.lines == rows:
-        return ""
     return (
         f"{delivery.output} held {plural(earlier.lines, 'line')} of other answers, {now}. If their batch is still "
         "here (`batchwright list`), `export` writes them again; if it was deleted, they are gone."

@@ -61,7 +61,8 @@ def left_open(driven: Driven, delivery: Delivery) -> RunOutcome:
     status = driven.status
     report = build_report(status, None, timing=driven.timing, strict=delivery.strict)
     if status.state is BatchState.PAUSED:
-        code, closing = EXIT_PAUSED, (*paused_texts(status, delivery), *gate_texts(status, delivery.command))
+        *reasons, going_on = paused_texts(status, delivery)
+        code, closing = EXIT_PAUSED, (*reasons, *gate_texts(status, delivery.command), going_on)
     elif driven.failure is not None:
         code = EXIT_PAUSED
         closing = (
@@ -80,8 +81,8 @@ def _interrupted_texts(driven: Driven, delivery: Delivery) -> tuple[str, ...]:
     if driven.status.live:
         batch_id, command = driven.status.batch_id, delivery.command
         return (
-            f"Interrupted here, but another worker (`serve`, `work`) goes on with {batch_id}: its rows are sent and "
-            f"paid for. {count_text(done)} of {plural(driven.status.total, 'row')} are done.",
+            f"Interrupted here, but another worker (`serve`, `work`, another `run`) goes on with {batch_id}: its rows "
+            f"are sent and paid for. {count_text(done)} of {plural(driven.status.total, 'row')} are done.",
             f"This halts it: {commands.pause(batch_id, command)}",
             f"This ends it: {commands.cancel(batch_id, command)}",
             f"This watches it and writes its answers: {commands.going_on(driven.status, delivery)}",

@@ -48,6 +48,8 @@ class Plan:
     """GO_ON: pauses are to be cleared, or the cap or keys to be set, before."""
     max_cost_picousd: int = -1
     """GO_ON with `resume`: the new cap; -1 leaves it."""
+    keys_of: tuple[Destination, ...] = ()
+    """GO_ON with `resume`: places whose keys the batch's places get."""
     past_gate: bool = False
     """GO_ON with `resume`: the batch's gate is judged no more."""
 
@@ -118,8 +120,13 @@ def _go_on(request: RunRequest, batch: BatchStatus) -> Plan:
     if new_cap >= 0:
         before = f"it was {money_text(cap)}" if cap >= 0 else "it had none"
         says.append(f"Its cap is now {money_text(new_cap)} ({before}).")
-    renewed = renewed_keys(batch.spec.destinations, request.rows.directions.destinations)
+    keys_of = () if batch.live else renewals(request)
+    renewed = renewed_keys(batch.spec.destinations, keys_of)
     says += renewed
+    if batch.live and renewed_keys(batch.spec.destinations, renewals(request)):
+        says.append(
+            "Another worker goes on with the key that its rows began with. To change it: pause, then this again."
+        )
     past_gate = not request.gate and batch.spec.gate is not GateRule.OFF
     if past_gate:
         says.append("Its first rows are judged no more (--no-gate).")
@@ -131,7 +138,14 @@ def _go_on(request: RunRequest, batch: BatchStatus) -> Plan:
         resume=bool(causes or renewed or past_gate) or new_cap >= 0,
         max_cost_picousd=new_cap,
         past_gate=past_gate,
+        keys_of=keys_of,
     )
+
+
+def renewals(request: RunRequest) -> tuple[Destination, ...]:
+    """Places with a key that is set here: none is replaced by one that is not, or by none."""
+    places = request.rows.directions.destinations
+    return tuple(place for place in places if place.key_env and place.vendor not in request.unset_keys)
 
 
 def renewed_keys(own: Sequence[Destination], now: Sequence[Destination]) -> list[str]:

@@ -39,7 +39,7 @@ from batchwright.runner.same_way import going_the_same_way
 from batchwright.runner.seams import HeldElsewhere, HeldLock, Seams
 from batchwright.runner.source import Source, as_text, open_source
 from batchwright.runner.unnamed import no_model_texts
-from batchwright.runner.unused import unused_texts
+from batchwright.runner.unused import short_routes_texts, unused_texts
 
 PLAN_LOCK_LOOK_S = 0.2
 LIVE_LOOKS, LIVE_LOOK_S = 4, 0.1
@@ -229,6 +229,7 @@ class _Run:
         told = f"{batch_id}: {plural(submitted.status.total, 'row')} taken in{refused}."
         destinations = self._request.rows.destinations
         unused = unused_texts(taking.vendors, destinations, self._request.asked_for)
+        unused += short_routes_texts(taking.vendors, self._request.rows.directions)
         return batch_id, [told, *self._source.notes, *no_model_texts(taking.unnamed, destinations), *unused]
 
     def _spec(self) -> BatchSpec:
@@ -265,7 +266,7 @@ class _Run:
                     await seams.batches.resume(
                         batch_id,
                         max_cost_picousd=chosen.max_cost_picousd,
-                        keys_of=request.rows.directions.destinations,
+                        keys_of=chosen.keys_of,
                         past_gate=chosen.past_gate,
                     )
                 task = _Task(delivery=request.delivery, pace=request.pace, lock=self._lock, read=self._read)

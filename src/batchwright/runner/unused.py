@@ -1,4 +1,4 @@
-"""An endpoint that was asked for by name and that no row goes to: told, since whoever named it expects otherwise."""
+"""Where rows do not go although somebody expects it: an endpoint that was asked for by name, a choice of a route."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from batchwright.core.batch_spec import Destination
+from batchwright.core.routes import Directions
 from batchwright.runner.figures import count_text, plural
 
 SHOWN = 3
@@ -34,3 +35,19 @@ def unused_texts(rows_by_lane: Mapping[str, int], destinations: Sequence[Destina
         f"0 of {plural(sent, 'row')} {go} to {address}: their models name where they go ({there}{more}). To send them "
         f"there all the same, name them {asked_for}/MODEL."
     ]
+
+
+def short_routes_texts(rows_by_lane: Mapping[str, int], directions: Directions) -> list[str]:
+    """A text for each route that rows may have taken and that lacks a choice: they go to the others. Keys of
+    `rows_by_lane` may be lanes or vendors."""
+    vendors = {vendor_of(lane) for lane in rows_by_lane}
+    unusable = {place.vendor: place.unusable for place in directions.destinations if place.unusable}
+    texts = []
+    for name, steps in directions.routes.items():
+        lacking = [step for step in steps if step.vendor in unusable]
+        if lacking and any(step.vendor in vendors for step in steps if step not in lacking):
+            left = "; ".join(f"{step.vendor}/{step.model}: {unusable[step.vendor]}" for step in lacking)
+            texts.append(
+                f"The route {name} goes without {plural(len(lacking), 'of its choices', 'of its choices')}: {left}."
+            )
+    return texts

@@ -119,8 +119,9 @@ def refuse(report: ValidationReport) -> InputRefused:
     """The error for an input with findings."""
     first = report.findings[0]
     rows = "row" if report.rows == 1 else "rows"
+    others = " (--skip-invalid sends the others)" if report.refused < report.rows else ""
     return InputRefused(
-        f"{report.name}: {report.refused:,} of {report.rows:,} {rows} cannot be sent, so none was; "
+        f"{report.name}: {report.refused:,} of {report.rows:,} {rows} cannot be sent, so none was{others}; "
         f"the first: {first.place}: {first.message}",
         report.findings,
         report.total,

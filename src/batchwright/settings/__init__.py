@@ -8,10 +8,11 @@ values from there and asks no environment.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from batchwright.core.batch_spec import Destination, Routes, VendorProtocol
 from batchwright.core.doubt import OnUncertain
@@ -142,6 +143,20 @@ class Settings:
         places = self.destinations
         return bool(places) and all(place.protocol is VendorProtocol.SIMULATED for place in places)
 
+    def keys_for(self, own: Sequence[Destination]) -> tuple[Destination, ...]:
+        """Places of these settings whose keys a batch with these places is to have from now on: keys that are set here,
+        of vendors that have a table, or where the batch's own is not set here. What the environment happens to say of
+        an address changes nobody's bill."""
+        before = {(place.vendor, place.base_url): place for place in own}
+        return tuple(
+            place
+            for place in self.destinations
+            if place.key_env
+            and not self.lacks_key(place)
+            and (mine := before.get((place.vendor, place.base_url))) is not None
+            and (_has_table(place) or not mine.key_env or self.lacks_key(mine))
+        )
+
     def lacks_key(self, place: Destination) -> bool:
         """Its key's variable is not set where it would have to be."""
         keys = self.variables.dotenv if place.dotenv_file else self.key_values()
@@ -217,6 +232,11 @@ class Settings:
             on_gate=OnGate(on_gate),
             metadata=dict(metadata or {}),
         )
+
+
+def _has_table(place: Destination) -> bool:
+    """One without is called by its address."""
+    return place.vendor != urlsplit(place.base_url).netloc and place.vendor != "openai"
 
 
 def user_file() -> Path:

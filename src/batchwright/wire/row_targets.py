@@ -77,7 +77,7 @@ class Targets:
         return Problem(
             "unroutable",
             # Asked through a service, "local" is where that runs, not where this is read.
-            f"{named}; {listed}. Rows for the local model name {local_model(destinations)}",
+            f"{named}; {listed}. The local model is called {local_model(destinations)}",
             "body.model",
         )
 
