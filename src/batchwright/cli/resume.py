@@ -47,7 +47,10 @@ def resume_command(batch: str, **given: Any) -> int:
         batch_id = await batches.resolve(batch)
         status = await batches.status(batch_id)
         own = status.spec.destinations
-        keys_of = () if status.terminal or status.live else settings.keys_for(own)
+        keys_of = () if status.terminal else settings.keys_for(own)
+        if status.live and renewed_keys(own, keys_of):
+            say("A worker goes on with the key that its rows began with. To change it: pause, then this again.")
+            keys_of = ()
         for text in renewed_keys(own, keys_of):
             say(text)
         await batches.resume(batch_id, max_cost_picousd=typed_cap, keys_of=keys_of)
