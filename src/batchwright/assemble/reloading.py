@@ -121,6 +121,8 @@ def _apply(now: Settings, before: Settings, what: Reloaded, *, has_local: bool) 
         f"{place.vendor} ({place.unusable})" if place.unusable else place.vendor for place in now.destinations
     )
     text = f"The settings were read again: vendors {places or '(none)'}; prices, limits and keys too."
+    if renewed := _other_keys(before.destinations, now.destinations):
+        text += f" Open batches go on with the keys they have, until a resume gives them the new: {', '.join(renewed)}."
     if left := _left_behind(before.destinations, now.destinations):
         text += f" Open batches still go to where they were submitted for: {', '.join(left)}."
     if later:
@@ -137,6 +139,12 @@ def _left_behind(before: Sequence[Destination], now: Sequence[Destination]) -> l
         for place in before
         if (place.vendor, place.base_url) not in there and not place.unusable
     ]
+
+
+def _other_keys(before: Sequence[Destination], now: Sequence[Destination]) -> list[str]:
+    """Vendors whose key has another name."""
+    named = {(place.vendor, place.base_url): place.key_env for place in before}
+    return [place.vendor for place in now if named.get((place.vendor, place.base_url), place.key_env) != place.key_env]
 
 
 def check_key_file(settings: Settings) -> None:

@@ -18,6 +18,7 @@ from batchwright.core.batch_spec import LaneKey, split_lane
 from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.errors import StoreError
 from batchwright.core.failures import FailureKind
+from batchwright.engine.outages import Who
 from batchwright.settings import Settings
 from batchwright.vendors.registry import OpenVendors
 
@@ -59,7 +60,13 @@ async def _tell(machine: Machine, say: Callable[[str], None]) -> None:
                 _say_changes(told, now, say)
                 told, seen = now, version
         except StoreError as error:
-            say(f"What is paused could not be read: {error}")
+            text = f"What is paused cannot be read; it is tried each {LOOK_EVERY_S:g} s: {error}"
+            line = machine.outages.met(Who.PAUSES, error, text, now_s=machine.clock.now_s())
+        else:
+            over = machine.outages.passed(Who.PAUSES, machine.clock.now_s())
+            line = over and f"{over}; what is paused is told again"
+        if line:
+            say(line)
         await machine.clock.sleep(LOOK_EVERY_S)
 
 

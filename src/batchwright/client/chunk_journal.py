@@ -87,6 +87,10 @@ class ChunkJournal:
 
     def left_over(self, now_ms: int) -> list[LeftChunk]:
         """Those of processes that are gone; they are this one's from here on. Old ones are removed."""
+        with _explained(self._folder):
+            return self._adopted(now_ms)
+
+    def _adopted(self, now_ms: int) -> list[LeftChunk]:
         found = []
         for folder in self._folders():
             if folder == self._own or not folder.is_dir():
@@ -120,7 +124,7 @@ class ChunkJournal:
                 path.unlink()
                 named.unlink(missing_ok=True)
                 continue
-            batch_id = named.read_text() if named.exists() else ""
+            batch_id = _read_id(named)
             if batch_id:
                 os.replace(named, self._own / named.name)
             os.replace(path, self._own / path.name)
@@ -153,6 +157,14 @@ class ChunkJournal:
                 os.fsync(file.fileno())
             os.replace(beside, path)
             _sync_folder(self._own)
+
+
+def _read_id(path: Path) -> str:
+    """Empty where there is none, or none that was written by us: the submit is said again under its key then."""
+    try:
+        return path.read_bytes().decode("ascii")
+    except (FileNotFoundError, UnicodeDecodeError):
+        return ""
 
 
 @contextlib.contextmanager

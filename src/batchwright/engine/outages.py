@@ -25,6 +25,8 @@ class Who(Enum):
     INTAKE = auto()
     """Of uploaded files."""
     OUTBOX = auto()
+    PAUSES = auto()
+    """Whoever tells of what is paused."""
 
 
 @dataclass(slots=True, kw_only=True)
