@@ -88,7 +88,7 @@ def _print_text(findings: Sequence[Checked]) -> None:
 def _sum_text(count: int, errors: int, warnings: int) -> str:
     from batchwright.runner.figures import plural
 
-    return f"{plural(count, 'finding')}: {plural(errors, 'error')}, {plural(warnings, 'warning')}."
+    return f"{plural(count, 'thing')} looked at: {plural(errors, 'error')}, {plural(warnings, 'warning')}."
 
 
 def _print_json(findings: Sequence[Checked], errors: int, warnings: int) -> None:

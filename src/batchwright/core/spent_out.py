@@ -36,13 +36,17 @@ def key_reason(kept: str, key_id: str, *, budget_picousd: int, spent_picousd: in
     return f"{left} by now: resume goes on"
 
 
+ASIDE_TOLD_PICOUSD = 1_000_000
+"""A millionth of a dollar. A row of which no cost is known sets a millionth of that aside: no amount to tell of."""
+
+
 def cap_reason(kept: str, *, cap_picousd: int, spent_picousd: int, aside_picousd: int, held_picousd: int) -> str:
     """`aside_picousd`: possible cost; `held_picousd`: drawn for rows that are out. Other words than an amount stay."""
     next_picousd = _next(kept)
     if next_picousd is None:
         return kept
     counted = f"${usd_text(spent_picousd)} is spent"
-    if aside_picousd > 0:
+    if aside_picousd >= ASIDE_TOLD_PICOUSD:
         counted += f" and {aside_text('$' + usd_text(aside_picousd))}"
     if held_picousd > 0:
         counted += f" and ${usd_text(held_picousd)} held for rows that are out"

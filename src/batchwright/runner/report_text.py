@@ -11,7 +11,7 @@ import msgspec
 
 from batchwright.core.batch_state import BatchState
 from batchwright.core.gate import GATE_ROWS
-from batchwright.core.spent_out import aside_text
+from batchwright.core.spent_out import ASIDE_TOLD_PICOUSD, aside_text
 from batchwright.runner.figures import (
     count_text,
     duration_text,
@@ -212,7 +212,7 @@ def _money_lines(report: Report) -> list[str]:
         )
     cap = report.status.spec.max_cost_picousd
     aside_picousd = tally.possible_picousd
-    if cap >= 0 and aside_picousd > 0:
+    if cap >= 0 and aside_picousd >= ASIDE_TOLD_PICOUSD:
         known = f"{money_text(tally.cost_picousd)} spent and {aside_text(money_text(aside_picousd))}"
         lines.append(f"of the cap of {money_text(cap)}: {known}")
     if cap >= 0 and report.status.spec.soft_cap:

@@ -98,9 +98,12 @@ class TableDecoder:
         return self.decoder.fill_template(columns, line, custom_id or None)
 
     def _ragged(self, fields: list[str], line: int) -> SourceRow:
+        if len(fields) > len(self.columns):
+            remedy = "a field that holds the delimiter or a line break must be in double quotes"
+        else:
+            remedy = "an empty field needs its delimiter too"
         message = (
-            f"{len(fields)} field{'s' if len(fields) != 1 else ''}, but the header has {len(self.columns)}; "
-            "a field that holds the delimiter or a line break must be in double quotes"
+            f"{len(fields)} field{'s' if len(fields) != 1 else ''}, but the header has {len(self.columns)}; {remedy}"
         )
         return self._refuse_ragged(fields, line, message)
 
