@@ -238,6 +238,52 @@ def test_answers_of_another_number_of_rows_are_told_of(tmp_path: Path) -> None:
     assert said.startswith(f"{path} held 60 lines of other answers, and now holds the 4 rows of batch_00.")
 
 
+@pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "out.jsonl.gz"])
+def test_as_many_answers_of_other_rows_are_told_of_too(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    delivery = Delivery(output=path)
+    delivered(delivery)
+    zipped = name.endswith(".gz")
+    data = gzip.decompress(path.read_bytes()) if zipped else path.read_bytes()
+    other = data.replace(b"echo 0", b"echo 9", 1)
+    assert other != data
+    path.write_bytes(gzip.compress(other) if zipped else other)
+    (said,) = delivered(delivery)
+    assert "of other answers, and now holds the 4 rows of batch_00." in said
+    assert delivered(delivery) == []
+
+
+def test_answers_with_lines_of_ones_own_below_are_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    delivery = Delivery(output=path)
+    delivered(delivery)
+    check_delivery(delivery, ())
+    path.write_bytes(path.read_bytes() * 30_000 + b"a line of my own\n")
+    with pytest.raises(UsageError, match="holds something else"):
+        check_delivery(delivery, ())
+
+
+class MovingDisplay(KeptDisplay):
+    def __init__(self) -> None:
+        super().__init__()
+        self.moves = True
+
+    def writing(self, done: int, total: int) -> None:
+        self.moves = True
+
+    def close(self) -> None:
+        self.moves = False
+
+
+def test_nothing_moves_on_the_screen_once_answers_go_to_it(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """What moves is wiped later, and the end of the last answer with it."""
+    batches, status = ended()
+    display = MovingDisplay()
+    asyncio.run(export(status, Delivery(), seams_of(batches, display)))
+    assert not display.moves
+    assert capfdbinary.readouterr().out.count(b"\n") == 4
+
+
 @pytest.mark.parametrize(("content", "lines"), [(b"a\nb\n", "2 lines"), (b"a\nb\nc\nd\n", "4 lines"), (b"a", "1 line")])
 def test_what_force_replaced_is_called_no_answers(tmp_path: Path, content: bytes, lines: str) -> None:
     path = tmp_path / "two.txt"

@@ -336,7 +336,8 @@ class StoreBatches:
         def clear() -> None:
             batch = self._store.get_batch(batch_id)
             lanes = self._lanes_of(batch)
-            if with_keys_of(batch.spec.destinations, keys_of) != batch.spec.destinations:
+            renewed = with_keys_of(batch.spec.destinations, keys_of) != batch.spec.destinations
+            if renewed and not self._store.is_held(batch_id):  # whoever holds it goes on with the keys it met
                 self._store.set_keys(batch_id, keys_of)
                 lanes |= self._lanes_of(self._store.get_batch(batch_id))
             if past_gate:

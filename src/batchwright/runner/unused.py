@@ -47,7 +47,6 @@ def short_routes_texts(rows_by_lane: Mapping[str, int], directions: Directions) 
         lacking = [step for step in steps if step.vendor in unusable]
         if lacking and any(step.vendor in vendors for step in steps if step not in lacking):
             left = "; ".join(f"{step.vendor}/{step.model}: {unusable[step.vendor]}" for step in lacking)
-            texts.append(
-                f"The route {name} goes without {plural(len(lacking), 'of its choices', 'of its choices')}: {left}."
-            )
+            of = f"{len(lacking)} of its {len(steps)} choices"
+            texts.append(f"The route {name} goes without {of}: {left}.")
     return texts
