@@ -220,9 +220,8 @@ class Batches(Protocol):
     ) -> BatchStatus:
         """Clears all pauses; a budget pause needs a higher cap, else it is set again at the next row. What has not been
         sent goes under the keys that the batch's places have in `keys_of` (`core.batch_spec.with_keys_of`), unless a
-        worker holds something of it, and with
-        `past_gate` however the first rows fail; a service goes by its own of both. Raises CreditSpent for a batch whose
-        key has spent its budget."""
+        worker holds something of it, and with `past_gate` however the first rows fail; a service goes by its own of
+        both. Raises CreditSpent for a batch whose key has spent its budget."""
 
     async def prioritise(self, batch_id: str, priority: int) -> BatchStatus:
         """Moves a batch before those of its account that have a lower priority, or behind higher ones; 0 is what every
