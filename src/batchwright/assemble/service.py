@@ -148,13 +148,7 @@ async def serve_until(
             machine.batches.flagged = worker.look_at_flags
         doorkeeper = Doorkeeper(machine.store, machine.clock)
         await stack.enter_async_context(_uses_written(machine, doorkeeper, log.say))
-        insight = Insight(
-            read_backlog=machine.store.backlog,
-            read_fleet=machine.store.fleet,
-            view_worker=worker.view,
-            works=request.works,
-            figures=figures,
-        )
+        insight = _insight(machine, worker, figures, works=request.works)
         files_of = await stack.enter_async_context(open_files(machine, offers, request.ceilings, log.say))
         targets = stack.enter_context(webhook_targets(settings))
         await stack.enter_async_context(delivering(machine, targets, log.say))
@@ -175,6 +169,13 @@ async def serve_until(
         log.say(f"Serving on {_address(request.host, listener.getsockname()[1])}; Ctrl-C ends.")
         _show_first_key(machine, log)
         await _until_interrupted(server, listener, worker, interrupts, service.watching, log.say)
+
+
+def _insight(machine: Machine, worker: LoopWorker, figures: WorkerFigures, *, works: bool) -> Insight:
+    store = machine.store
+    return Insight(
+        read_backlog=store.backlog, read_fleet=store.fleet, view_worker=worker.view, works=works, figures=figures
+    )
 
 
 async def _tell_of_open(machine: Machine, settings: Settings, say: Callable[[str], None]) -> None:

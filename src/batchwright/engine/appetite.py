@@ -53,15 +53,14 @@ class Appetite:
     def answered(self, request: ClaimRequest | None, result: CheckpointResult, now_s: float) -> None:
         """The checkpoint with this request has landed, and what was claimed is open."""
         worker = self._worker
-        if request is not None and self._asks_without_need and not result.claimed:
-            worker.closing.nothing_claimable()
-        found_nothing = request is not None and not self._asks_without_need and not result.claimed
-        if found_nothing:
+        found_nothing = request is not None and not result.claimed
+        in_need = found_nothing and not self._asks_without_need
+        if in_need:
             settings = worker.settings
             self._after_s = now_s + (settings.wake_poll_s if worker.floor.segments else settings.idle_poll_s)
-            if not result.given_back:
-                worker.closing.nothing_claimable()
-        self.idle_looks = self.idle_looks + 1 if found_nothing and not result.given_back else 0
+        if found_nothing and not result.given_back:
+            worker.closing.nothing_claimable()
+        self.idle_looks = self.idle_looks + 1 if in_need and not result.given_back else 0
 
     def request(self, now_s: float) -> ClaimRequest | None:
         """Asks for segments while some desk lacks rows to send, or to find out what there is."""
@@ -107,7 +106,7 @@ class Appetite:
             but_accounts=self._served_accounts() if self._asks_without_need and newcomers else frozenset(),
             no_room_lanes=room.full_lanes,
             no_room_vendors=room.full_vendors,
-            max_bytes=max(1, int(self._bytes_wanted(room, hungry) * worker.floor.packing)),
+            max_bytes=max(1, int(room.bytes_at_once * worker.floor.packing)),
         )
 
     def _limit(self, hungry: Collection[str]) -> int:
@@ -119,12 +118,6 @@ class Appetite:
         wanted = sum(worker.floor.desks[name].room for name in hungry)
         rows = sum(len(segment.rows) for segment in held)
         return max(CLAIM_MIN, min(CLAIM_MAX, wanted * len(held) // rows))
-
-    def _bytes_wanted(self, room: Room, hungry: Collection[str]) -> int:
-        if self._asks_without_need:
-            return room.bytes_for("")
-        vendors = {self._worker.floor.desks[name].key.vendor for name in hungry}
-        return max((room.bytes_for(vendor) for vendor in vendors), default=room.bytes_for(""))
 
     def _has_room_for_newcomers(self, room: Room) -> bool:
         """They get no more than half of what there is, so that lanes that lack rows find room too."""

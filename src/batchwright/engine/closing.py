@@ -23,7 +23,7 @@ from batchwright.core.spent_out import reason_kept
 from batchwright.engine.batch_context import BatchContext
 from batchwright.engine.desk import LaneDesk
 from batchwright.engine.open_segment import OpenSegment, SegmentDraft
-from batchwright.engine.room import is_short
+from batchwright.engine.room import Room
 from batchwright.ports.store import BatchSignals, LanePause, Release, SegmentKey
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ class Closing:
                 self._drop_if_empty(segment)
             elif segment.context.closing is None:
                 self._give_back(segment)  # also when what it was retired for is over: its rows have left the desks
-        if is_short(self._floor, self._worker.settings):
+        room = Room(self._floor, self._worker.settings)
+        if room.full_vendors or room.full_lanes:
             self._park_waiting(now_s)
             self._park_still(now_s)
 

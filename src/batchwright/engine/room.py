@@ -20,34 +20,29 @@ TIMES_FREE = 2
 SHARE = TIMES_FREE / (TIMES_FREE + 1)
 
 
-def is_short(floor: Floor, settings: WorkerSettings) -> bool:
-    """Some vendor or lane is to have no more: what is held and does nothing here should go."""
-    most = SHARE * SHARE
-    if len(floor.segments) <= most * OPEN_SEGMENTS_MAX and floor.input_bytes <= most * settings.input_bytes_max:
-        return False  # asked at every turn: no lane can have more than there is
-    room = Room(floor, settings)
-    return bool(room.full_vendors or room.full_lanes)
-
-
 class Room:
     """At one moment."""
 
     def __init__(self, floor: Floor, settings: WorkerSettings) -> None:
-        taken = 0
+        taken = floor.input_bytes
+        self.free_bytes = settings.input_bytes_max - taken
+        self.free_places = OPEN_SEGMENTS_MAX - len(floor.segments)
+        self.full_vendors = self.full_lanes = frozenset[str]()
+        """Those that are to have no more, lanes as their keys read."""
+        self._taken_bytes = taken
+        least = SHARE * SHARE
+        if len(floor.segments) <= least * OPEN_SEGMENTS_MAX and taken <= least * settings.input_bytes_max:
+            return  # asked at every turn: no lane can be full that has all there is
         bytes_: Counter[tuple[str, str]] = Counter()
         places: Counter[tuple[str, str]] = Counter()
         """By (vendor, lane), and (vendor, "") for all of its lanes; a segment counts for each that its open rows go
         to."""
         for segment in floor.segments.values():
             size = segment.input_bytes
-            taken += size
             lanes = _open_lanes(segment)
             for each in lanes | {(vendor, "") for vendor, _ in lanes}:
                 bytes_[each] += size
                 places[each] += 1
-        self.free_bytes = settings.input_bytes_max - taken
-        self.free_places = OPEN_SEGMENTS_MAX - len(floor.segments)
-        self._bytes = bytes_
         of_vendor = SHARE * settings.input_bytes_max, SHARE * OPEN_SEGMENTS_MAX
 
         def is_full(vendor: str, lane: str) -> bool:
@@ -59,13 +54,13 @@ class Room:
 
         full = [each for each in places if is_full(*each)]
         self.full_vendors = frozenset(vendor for vendor, lane in full if not lane)
-        """Those that are to have no more,"""
         self.full_lanes = frozenset(lane for _, lane in full if lane)
-        """and lanes, as their keys read."""
 
-    def bytes_for(self, vendor: str) -> int:
-        """What may be claimed for it at once; of one that nothing is held for ("") too."""
-        return max(1, (TIMES_FREE * self.free_bytes - self._bytes[vendor, ""]) // (TIMES_FREE + 1))
+    @property
+    def bytes_at_once(self) -> int:
+        """What may be claimed now: as if one vendor had all that is held; a quarter of what is free even so."""
+        of_one = (TIMES_FREE * self.free_bytes - self._taken_bytes) // (TIMES_FREE + 1)
+        return max(1, of_one, self.free_bytes // 4)
 
 
 def _open_lanes(segment: OpenSegment) -> set[tuple[str, str]]:

@@ -120,13 +120,14 @@ def _go_on(request: RunRequest, batch: BatchStatus) -> Plan:
     if new_cap >= 0:
         before = f"it was {money_text(cap)}" if cap >= 0 else "it had none"
         says.append(f"Its cap is now {money_text(new_cap)} ({before}).")
-    keys_of = () if batch.live else renewals(request)
+    keys_of = renewals(request)
     renewed = renewed_keys(batch.spec.destinations, keys_of)
-    says += renewed
-    if batch.live and renewed_keys(batch.spec.destinations, renewals(request)):
-        says.append(
+    if renewed and batch.live:
+        keys_of = ()
+        renewed = [
             "Another worker goes on with the key that its rows began with. To change it: pause, then this again."
-        )
+        ]
+    says += renewed
     past_gate = not request.gate and batch.spec.gate is not GateRule.OFF
     if past_gate:
         says.append("Its first rows are judged no more (--no-gate).")
