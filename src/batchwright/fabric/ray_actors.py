@@ -39,6 +39,8 @@ SPARE_LOOKS = 15
 """So often in a row there were more workers than there is work for, until one of them that is idle is drained."""
 HOLD_LOOKS_MAX = 32
 """After actors that could not begin, so many looks begin none."""
+HOLD_S = 1.8
+"""How long an actor holds its report: it is there at the next look, and orders wait no longer."""
 ANSWER_S = 2.0
 """An actor that has not answered by then is on its way, or its node is gone."""
 SILENT_MAX, NEVER_HEARD_MAX = 10, 2
@@ -72,7 +74,10 @@ class WorkerActor:
         self._ended = threading.Event()
         threading.Thread(target=self._host, name="worker", daemon=True).start()
 
-    def report(self) -> _Report:
+    def report(self, hold_s: float) -> _Report:
+        """After `hold_s`, or once the worker has ended. Held as it is, this thread is not in Ray's own loop, which
+        wakes a hundred times a second and wants the interpreter from the worker each time."""
+        self._ended.wait(hold_s)
         texts = [self._texts.popleft() for _ in range(len(self._texts))]
         worker = self._worker
         view = worker.view() if worker is not None else None
@@ -217,7 +222,7 @@ class KeeperActor:
     def _ask(self, handles: dict[str, Any]) -> list[ActorView]:
         """What each is and does; those that have ended are no more after it."""
         for name in handles.keys() - self._asked.keys():
-            self._asked[name] = handles[name].report.remote()
+            self._asked[name] = handles[name].report.remote(0)
         ready, _ = ray.wait(list(self._asked.values()), num_returns=len(self._asked) or 1, timeout=ANSWER_S)
         found = []
         for name, handle in handles.items():
@@ -251,6 +256,7 @@ class KeeperActor:
         if report.ended:
             ray.kill(handle)
             return None
+        self._asked[name] = handle.report.remote(HOLD_S if self._drained is None else 0)
         return ActorView(name=name, host=report.host, pid=report.pid, draining=report.draining, view=report.view)
 
 
