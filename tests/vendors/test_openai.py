@@ -8,8 +8,9 @@ import pytest
 from batchwright.core.failures import FailureKind
 from batchwright.ports.http import HttpEnd, HttpFlight, HttpReply, HttpTarget
 from batchwright.ports.vendor import Answer
-from batchwright.vendors.openai import OpenAIVendor, join_url
+from batchwright.vendors.openai import OpenAIVendor
 from batchwright.vendors.profiles import build_profile
+from batchwright.vendors.urls import join_url
 from support.loop_clock import LoopClock
 
 

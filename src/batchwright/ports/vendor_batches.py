@@ -16,7 +16,7 @@ the vendor's: the caller matches by row id alone, and what it never hears of is 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from enum import StrEnum
 from typing import Protocol
 
@@ -275,7 +275,7 @@ class VendorBatches(Protocol):
 
     async def look(self, batch_id: str) -> BatchView: ...
 
-    def results(self, view: BatchView) -> AsyncIterator[ResultLine]:
+    def results(self, view: BatchView) -> AsyncGenerator[ResultLine, None]:
         """The lines of its output, then those of its errors, as they stand there: in any order, perhaps twice, perhaps
         of other rows. Streamed: one line of at most `ports.http.MAX_ANSWER_BYTES` is in memory (a longer one is
         ANSWER_TOO_LARGE), and while the caller takes none nothing more is read. A view without files has none.

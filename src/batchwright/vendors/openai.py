@@ -20,6 +20,7 @@ from batchwright.vendors.late_answer import LateAnswer, internal_answer
 from batchwright.vendors.listing import MODELS, Listing, read_listing
 from batchwright.vendors.profiles import Profile
 from batchwright.vendors.relay import Relay
+from batchwright.vendors.urls import join_url
 
 LIMITS_SAMPLE = 32
 """Of this many answers one has its limit headers read: they change slowly, and reading them costs as much as the rest
@@ -123,9 +124,3 @@ def _target_opener(http: HttpClient, base_url: str, headers: dict[str, str]) -> 
 def _models_opener(http: HttpClient, base_url: str, headers: dict[str, str]) -> Callable[[], HttpTarget]:
     asked = {name: value for name, value in headers.items() if name != "content-type"}  # there is no body
     return lambda: http.target("GET", join_url(base_url, MODELS), asked)
-
-
-def join_url(base_url: str, endpoint: str) -> str:
-    """The endpoint goes below the base URL's path; a query (Azure's `?api-version=`) stays at the end."""
-    address, mark, query = base_url.strip().partition("?")
-    return f"{address.rstrip('/')}{endpoint}{mark}{query}"

@@ -7,6 +7,7 @@ profile does not say, the `general` one does.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
@@ -43,6 +44,37 @@ class Phrase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     kind: FailureKind
 
 
+class BatchProtocol(StrEnum):
+    """Which words a vendor's batch API has."""
+
+    OPENAI = "openai"
+    """A file of lines is uploaded, a batch made of it (`openai_batches`)."""
+
+
+class BatchApi(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A vendor's batch API, as the vendor documents it."""
+
+    protocol: BatchProtocol
+    basis: str
+    source: str
+    checked: str
+    """As of an entry."""
+    rows: int
+    bytes: int
+    windows: dict[str, int]
+    """How the vendor writes a window, and what it is in seconds."""
+    endpoints: tuple[str, ...] = ()
+    """In their normal form; empty: any."""
+    one_model: bool = False
+    enqueued_tokens: int = 0
+    idempotency: bool = False
+    """It knows `Idempotency-Key`: under one tag there is never a second batch, whoever asks for it again."""
+    undone_is_free: bool = True
+    """A row that expired or was cancelled was never done."""
+    codes: dict[str, FailureKind] = {}
+    """Codes that mean something else of a whole batch than of a row."""
+
+
 class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One `[[profile]]` of the file, as written."""
 
@@ -67,6 +99,8 @@ class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """`usage.cost` is what the vendor charges, in USD."""
     states_cost_in_head: bool = False
     """What it charges stands in a header (`classify.COST_NAME`), which is not kept with an answer."""
+    batches: BatchApi | None = None
+    """None: no batch API of it is known. The general entry's is nobody else's."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -81,6 +115,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     limits: LimitHeaders
     usage_cost_is_usd: bool
     states_cost_in_head: bool
+    batches: BatchApi | None
     zero_needles: tuple[bytes, ...]
     """What a lower-case head contains when a remainder is 0: the one thing of the limits that must not be missed."""
 
@@ -129,6 +164,7 @@ def build_profile(name: str) -> Profile:
         limits=limits,
         usage_cost_is_usd=own.usage_cost_is_usd,
         states_cost_in_head=own.states_cost_in_head,
+        batches=own.batches,
         zero_needles=tuple(
             f"\n{header}{ZERO_VALUE.decode()}".encode()
             for header in (*limits.remaining_requests, *limits.remaining_tokens)

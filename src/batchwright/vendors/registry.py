@@ -13,6 +13,8 @@ from batchwright.core.keys import can_be_sent
 from batchwright.ports.clock import Clock
 from batchwright.ports.http import HttpClient
 from batchwright.ports.vendor import Vendor
+from batchwright.ports.vendor_batches import BatchLimits, VendorBatches
+from batchwright.vendors.batch_apis import batch_limits, open_batches
 from batchwright.vendors.listing import Listing
 from batchwright.vendors.openai import OpenAIVendor
 from batchwright.vendors.profiles import find_profile
@@ -32,7 +34,8 @@ OpenHttp = Callable[[float], HttpClient]
 
 
 class OpenVendors:
-    """Implements `ports.vendor.Vendors`. To be made and used inside one running loop; `close` ends what was opened."""
+    """Implements `ports.vendor.Vendors` and `ports.vendor_batches.BatchVendors`. To be made and used inside one running
+    loop; `close` ends what was opened."""
 
     def __init__(
         self,
@@ -58,6 +61,7 @@ class OpenVendors:
         self._local = local
         self._service = service
         self._opening: dict[tuple[Destination, float], asyncio.Task[Vendor]] = {}
+        self._batches: dict[Destination, VendorBatches] = {}
 
     def lacks(self, destination: Destination) -> str:
         if self._only_simulates and destination.protocol is not VendorProtocol.SIMULATED:
@@ -108,10 +112,23 @@ class OpenVendors:
         finally:
             call.abort()
 
+    def batch_limits(self, destination: Destination) -> BatchLimits | None:
+        return batch_limits(destination)
+
+    def open_batches(self, destination: Destination) -> VendorBatches:
+        """Raises VendorUnavailable."""
+        opened = self._batches.get(destination)
+        if opened is None:
+            key = self._sendable_key(destination)
+            opened = open_batches(destination, self._client(0.0), key=key, clock=self._clock, agent=user_agent())
+            self._batches[destination] = opened
+        return opened
+
     def renew(self, keys: Mapping[str, str], dotenv_keys: Mapping[str, str], dotenv_file: str) -> None:
         """Other keys from now on: whoever opens a vendor again gets one that has them. What is out under an old one
         ends as it would have."""
         self._keys, self._dotenv_keys, self._dotenv_file = keys, dotenv_keys, dotenv_file
+        self._batches.clear()
         for place in [place for place in self._opening if place[0].protocol is VendorProtocol.OPENAI]:
             del self._opening[place]  # these hold a key and nothing else: their connections are the client's
 
