@@ -21,9 +21,11 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llmock_batches, "_BATCH_DELAY", 0.0)
 
 
-def there_and_back(base_url: str, profile: str, protocol: VendorProtocol) -> tuple[BatchView, list[ResultLine]]:
+def there_and_back(
+    base_url: str, profile: str, protocol: VendorProtocol = VendorProtocol.OPENAI
+) -> tuple[BatchView, list[ResultLine]]:
     async def steps(batches: VendorBatches) -> tuple[BatchView, list[ResultLine]]:
-        created = await batches.create(lines("one", "two"), order())
+        created = await batches.create(lines("one", "two", max_tokens=500), order())
         view = await batches.look(created.batch_id)
         found = await read(batches, view)
         (again, *_) = await batches.find(TAG, since_ms=0, rows=2)
@@ -40,7 +42,15 @@ def there_and_back(base_url: str, profile: str, protocol: VendorProtocol) -> tup
 
 @pytest.mark.parametrize(("provider", "profile"), OPENAI_SHAPED)
 def test_files_go_there_and_back(llmock: LLMock, provider: str, profile: str) -> None:
-    view, found = there_and_back(llmock.base_url(provider), profile, VendorProtocol.OPENAI)
+    view, found = there_and_back(llmock.base_url(provider), profile)
+    assert (view.state, view.total, view.succeeded, view.failed) == (VendorBatchState.COMPLETED, 2, 2, 0)
+    assert [(line.row_id, line.answer and line.answer.kind) for line in found] == [("r0", None), ("r1", None)]
+    assert found[0].answer is not None
+    assert found[0].answer.completion_tokens > 0
+
+
+def test_message_batches_go_there_and_back(llmock: LLMock) -> None:
+    view, found = there_and_back(llmock.base_url("anthropic"), "", VendorProtocol.ANTHROPIC)
     assert (view.state, view.total, view.succeeded, view.failed) == (VendorBatchState.COMPLETED, 2, 2, 0)
     assert [(line.row_id, line.answer and line.answer.kind) for line in found] == [("r0", None), ("r1", None)]
     assert found[0].answer is not None

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from llmock.pytest_plugin import LLMock
 
+from batchwright.core.batch_spec import VendorProtocol
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.ports.vendor import Answer, Vendor
 from support.vendor_drive import ask, row, vendor_at
@@ -113,3 +114,48 @@ def test_a_stream_is_refused_with_advice(llmock: LLMock) -> None:
 
     (answer,) = examine(llmock, steps)
     assert (answer.kind, answer.param) == (K.INVALID_REQUEST, "stream")
+
+
+# ------------------------------------------------------------------------------------------- Anthropic's Messages API
+
+
+def examine_anthropic(llmock: LLMock, **fields: object) -> Answer:
+    async def run() -> Answer:
+        async with vendor_at(llmock.base_url("anthropic"), "own", protocol=VendorProtocol.ANTHROPIC) as vendor:
+            return await ask(vendor, row("say ok", max_tokens=500, **fields))
+
+    return asyncio.run(run())
+
+
+def test_a_message_is_a_chat_completion(llmock: LLMock) -> None:
+    llmock.reply("all good")
+    answer = examine_anthropic(llmock)
+    assert (answer.kind, answer.flag) == (None, Flag.PLAIN)
+    assert min(answer.prompt_tokens, answer.completion_tokens) > 0
+    assert json.loads(answer.body)["choices"][0]["message"]["content"] == "all good"
+
+
+def test_a_message_that_calls_a_tool(llmock: LLMock) -> None:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    llmock.call_tool("look", {"at": 1})
+    answer = examine_anthropic(llmock, tools=[tool])
+    assert answer.kind is None
+    (choice,) = json.loads(answer.body)["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert json.loads(choice["message"]["tool_calls"][0]["function"]["arguments"]) == {"at": 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, K.INVALID_REQUEST),
+        (401, K.AUTH),
+        (413, K.TOO_LARGE),
+        (429, K.RATE_LIMITED),
+        (500, K.OVERLOADED),
+        (529, K.OVERLOADED),
+    ],
+)
+def test_a_message_that_is_refused(llmock: LLMock, status: int, kind: FailureKind) -> None:
+    llmock.fail(status)
+    assert examine_anthropic(llmock).kind is kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.endpoints import CHAT
@@ -57,9 +57,9 @@ def drive(base_url: str, steps: Callable[[VendorBatches], Awaitable[T]], **optio
     return asyncio.run(run())
 
 
-def lines(*words: str) -> list[BatchLine]:
+def lines(*words: str, **fields: Any) -> list[BatchLine]:
     """Rows r0, r1, ... that say these words."""
-    return [BatchLine(f"r{number}", row(word)) for number, word in enumerate(words)]
+    return [BatchLine(f"r{number}", row(word, **fields)) for number, word in enumerate(words)]
 
 
 def order(tag: str = TAG, endpoint: str = CHAT, window_s: int = DAY_S) -> BatchOrder:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.http.open import open_http_client
 from batchwright.ports.http import HttpClient, Timeouts
 from batchwright.ports.vendor import Answer, Vendor
@@ -29,13 +29,20 @@ async def no_service(destination: Destination, http: HttpClient, key: str) -> Ve
 
 @asynccontextmanager
 async def vendor_at(
-    base_url: str, transport: str, *, timeouts: Timeouts | None = None, profile: str = ""
+    base_url: str,
+    transport: str,
+    *,
+    timeouts: Timeouts | None = None,
+    profile: str = "",
+    protocol: VendorProtocol = VendorProtocol.OPENAI,
 ) -> AsyncIterator[Vendor]:
     http = open_http_client(timeouts or Timeouts(), transport=transport, environ={})
     vendors = OpenVendors(
         lambda timeout_s: http, {"SCRIPTED_KEY": "sk-scripted"}, LoopClock(), local=no_local_model, service=no_service
     )
-    destination = Destination(vendor="scripted", base_url=base_url, key_env="SCRIPTED_KEY", profile=profile)
+    destination = Destination(
+        vendor="scripted", base_url=base_url, key_env="SCRIPTED_KEY", profile=profile, protocol=protocol
+    )
     try:
         yield await vendors.open(destination)
     finally:

@@ -240,7 +240,7 @@ class _Look:
         match place.protocol:
             case VendorProtocol.LOCAL:
                 return await self._local(subject)
-            case VendorProtocol.OPENAI:
+            case VendorProtocol.OPENAI | VendorProtocol.ANTHROPIC:
                 return [*await self._remote(subject), self._limits(subject)]
             case VendorProtocol.SIMULATED:
                 return [passed(subject, "is the simulator: nothing is sent")]

@@ -24,7 +24,8 @@ class Prices:
     def __call__(self, destination: Destination, model: str) -> Price | None:
         if destination.protocol is VendorProtocol.SERVICE:
             return None  # what its rows cost it says itself; a vendor's own price is not what it bills
-        name = destination.vendor if destination.protocol is VendorProtocol.OPENAI else destination.protocol
+        is_named = destination.protocol in (VendorProtocol.OPENAI, VendorProtocol.ANTHROPIC)
+        name = destination.vendor if is_named else destination.protocol
         return self.load().price(name, model, destination.base_url)
 
     def load(self) -> Pricer:

@@ -38,7 +38,9 @@ class VendorProtocol(StrEnum):
     """How rows are put to a vendor."""
 
     OPENAI = "openai"
-    """A request a row, over HTTP."""
+    """A request a row, over HTTP, in the words of OpenAI's API."""
+    ANTHROPIC = "anthropic"
+    """Likewise, in those of Anthropic's Messages API: rows and answers are translated."""
     SERVICE = "service"
     """A batch service, which gets rows in chunks."""
     LOCAL = "local"

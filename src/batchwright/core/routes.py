@@ -194,7 +194,7 @@ class Way(NamedTuple):
                 return "the simulator"
             case VendorProtocol.LOCAL:
                 return f"the local model {self.model_file}".rstrip()
-            case VendorProtocol.OPENAI | VendorProtocol.SERVICE:
+            case VendorProtocol.OPENAI | VendorProtocol.ANTHROPIC | VendorProtocol.SERVICE:
                 # An address that was given without a name is called by its host: once is enough.
                 named = f"{self.vendor} " if self.vendor != urlsplit(self.base_url).netloc.lower() else ""
                 return f"{named}{self.base_url}" + (f" (profile {self.profile})" if self.profile else "")

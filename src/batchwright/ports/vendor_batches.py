@@ -146,7 +146,7 @@ class BatchView(msgspec.Struct, frozen=True, kw_only=True):
     state_text: str
     """The vendor's own word."""
     endpoint: str = ""
-    """In the normal form; empty: the vendor does not say (Anthropic), or it is none."""
+    """In the normal form; empty: the vendor does not say, or it is none."""
     tag: str = ""
     """Empty: it has none that can be read; it may be ours or not."""
     total: int = UNKNOWN

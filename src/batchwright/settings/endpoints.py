@@ -47,6 +47,7 @@ from batchwright.core.errors import UsageError
 from batchwright.core.keys import can_be_sent
 from batchwright.core.service_keys import KEY_VARIABLES as SERVICE_KEYS
 from batchwright.settings.layers import RESERVED_VENDORS, Layer, Variables, VendorEntry, lookup
+from batchwright.settings.protocols import protocol_of
 from batchwright.settings.sources import Origin, Source, Sourced
 from batchwright.settings.table import KEY_VARIABLES, PREFIX
 
@@ -92,6 +93,7 @@ class Candidate:
     """None: no key is sent, or the variable is not set here (the worker says so)."""
     models: tuple[str, ...] = ()
     profile: str = ""
+    protocol: VendorProtocol | None = None
     region: str = ""
     way: str = "--base-url"
     """Options that repeat the address on the command line and still mean this destination."""
@@ -102,6 +104,7 @@ class Candidate:
             base_url=self.base_url.value,
             key_env=self.key_env,
             profile=self.profile,
+            protocol=protocol_of(self.protocol, base_url=self.base_url.value, profile=self.profile),
             region=self.region,
             models=self.models,
             dotenv_file=self.base_url.source.file if self.key_env and dotenv_keys else "",
@@ -369,6 +372,7 @@ def _chosen_vendor(
         key_env=key_env,
         key=key,
         profile=entry.profile,
+        protocol=entry.protocol,
         region=entry.region,
         way=f"--vendor {entry.name} --base-url",
     )
@@ -391,6 +395,7 @@ def _unchosen(base: Sourced[str] | None, layers: Sequence[Layer], *, rule: KeyRu
             key=rule.key(entry.base_url, entry.api_key_env),
             models=entry.models,
             profile=entry.profile,
+            protocol=entry.protocol,
             region=entry.region,
             way=f"--vendor {entry.name} --base-url",
         )

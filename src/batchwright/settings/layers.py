@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
+from batchwright.core.batch_spec import VendorProtocol
 from batchwright.core.errors import UsageError
 from batchwright.settings.routes import RouteEntry, read_route
 from batchwright.settings.sources import Origin, Source, Sourced
@@ -48,6 +49,8 @@ class VendorEntry:
     concurrency: int = 0
     profile: str = ""
     region: str = ""
+    protocol: VendorProtocol | None = None
+    """None: that of its address (`settings.protocols`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,6 +130,7 @@ VENDOR_SETTINGS: dict[str, Callable[[object], object]] = {
     "concurrency": values.read_count,
     "profile": values.read_vendor_name,
     "region": values.read_vendor_name,
+    "protocol": values.read_protocol,
 }
 """What a table `[vendors.NAME]` may hold. `base_url` must be there."""
 

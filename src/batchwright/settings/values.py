@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from batchwright.core.batch_spec import VendorProtocol
 from batchwright.core.durations import read_duration, shown
 from batchwright.core.endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
 from batchwright.core.targets import read_allowed
@@ -166,6 +167,14 @@ def read_vendor_name(value: object) -> str:
     if isinstance(value, str) and VENDOR_NAME.fullmatch(value):
         return value
     raise ValueError(f"expected a name (letters, digits, '.', '_', '-'), found {value!r}")
+
+
+def read_protocol(value: object) -> VendorProtocol:
+    """How a vendor of the settings is spoken to."""
+    for protocol in (VendorProtocol.OPENAI, VendorProtocol.ANTHROPIC):
+        if value == protocol.value:
+            return protocol
+    raise ValueError(f"expected openai or anthropic, found {value!r}")
 
 
 def read_base_url(value: object) -> str:

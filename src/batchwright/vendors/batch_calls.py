@@ -104,6 +104,14 @@ class BatchCalls:
                 http_status=end.status,
             ) from None
 
+    async def delete(self, what: str, path: str) -> None:
+        """What is not there counts as deleted."""
+        try:
+            await self.ask_any(what, "DELETE", path)
+        except BatchFault as fault:
+            if fault.kind is not FailureKind.MISSING_FROM_UPSTREAM:
+                raise
+
     async def stream(self, what: str, path: str) -> AsyncGenerator[bytes, None]:
         """The body of a GET, piece by piece. Raises BatchFault, also in its middle."""
         answer = _Streamed()

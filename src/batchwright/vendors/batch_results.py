@@ -174,7 +174,12 @@ class ResultReader:
         return Answer(kind=kind, code=view.code, param=view.param, message=self._calls.hidden(view.message))
 
     def _excerpt(self, text: bytes) -> str:
-        return self._calls.hidden(one_line(text[: 4 * MAX_EXCERPT_CHARS].decode(errors="replace"), MAX_EXCERPT_CHARS))
+        return self._calls.hidden(excerpt(text))
+
+
+def excerpt(text: bytes) -> str:
+    """The beginning of a line, for a person."""
+    return one_line(text[: 4 * MAX_EXCERPT_CHARS].decode(errors="replace"), MAX_EXCERPT_CHARS)
 
 
 def too_long(cut: CutLine, place: str) -> ResultLine:

@@ -5,7 +5,7 @@ What a vendor calls things is its `FileProtocol`, one module each; what it allow
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Protocol
 
@@ -144,38 +144,25 @@ class FileBatches:
                     yield reader.read(line)
 
     async def cancel(self, batch_id: str) -> None:
-        try:
-            await self._calls.ask_any("cancelling a batch", "POST", f"{self._path(batch_id)}/cancel")
-        except BatchFault as fault:
-            # Of one that has ended, or is being cancelled, some vendors refuse it; in which words is anybody's guess.
-            if not 400 <= fault.http_status <= 499 or fault.kind in _OF_THE_KEY_OR_PACE:
-                raise
-            state = (await self.look(batch_id)).state
-            if not state.has_ended and state is not VendorBatchState.CANCELLING:
-                raise
+        await cancel_or_look(self._calls, f"{self._path(batch_id)}/cancel", lambda: self.look(batch_id))
 
     async def files(self, *, since_ms: int) -> tuple[BatchFile, ...]:
         value = await self._calls.ask_any("listing files", "GET", self._protocol.files_path())
         found = [_file(each) for each in objects_of(value)]
-        ours = [file for file in found if file.tag and _is_since(file.created_ms, since_ms - SLACK_MS)]
+        ours = [file for file in found if file.tag and is_since(file.created_ms, since_ms - SLACK_MS)]
         return tuple(sorted(ours, key=lambda file: -file.created_ms))
 
     async def delete_files(self, refs: Iterable[str]) -> None:
         for ref in refs:
-            if not ref:
-                continue
-            try:
-                await self._calls.ask_any("deleting a file", "DELETE", f"/files/{escaped(ref)}")
-            except BatchFault as fault:
-                if fault.kind is not FailureKind.MISSING_FROM_UPSTREAM:
-                    raise
+            if ref:
+                await self._calls.delete("deleting a file", f"/files/{escaped(ref)}")
 
     def _path(self, batch_id: str) -> str:
         return f"{self._protocol.batches_path}/{escaped(batch_id)}"
 
     def _view(self, value: JsonObject) -> BatchView:
         if not text_of(value, "id"):
-            raise _no_id("the batch")
+            raise no_id("the batch")
         return judged(self._protocol.view(value), self._calls)
 
     async def _listed(self, since_ms: int) -> AsyncIterator[BatchView]:
@@ -183,7 +170,7 @@ class FileBatches:
         path, seen = self._protocol.first_page(), set[str]()
         for _ in range(MAX_PAGES):
             page = self._protocol.page(await self._calls.ask_any("listing batches", "GET", path), path)
-            recent = [view for view in page.views if _is_since(view.created_ms, since_ms)]
+            recent = [view for view in page.views if is_since(view.created_ms, since_ms)]
             for view in recent:
                 if view.batch_id not in seen:
                     yield judged(view, self._calls)
@@ -200,6 +187,19 @@ _OF_THE_KEY_OR_PACE = (
     FailureKind.RATE_LIMITED,
     FailureKind.MISSING_FROM_UPSTREAM,
 )
+
+
+async def cancel_or_look(calls: BatchCalls, path: str, look: Callable[[], Awaitable[BatchView]]) -> None:
+    """A cancel of a batch that has ended, or is being cancelled, is refused by some vendors, in which words is
+    anybody's guess: so the batch is looked at."""
+    try:
+        await calls.ask_any("cancelling a batch", "POST", path)
+    except BatchFault as fault:
+        if not 400 <= fault.http_status <= 499 or fault.kind in _OF_THE_KEY_OR_PACE:
+            raise
+        state = (await look()).state
+        if not state.has_ended and state is not VendorBatchState.CANCELLING:
+            raise
 
 
 def limits_of(api: BatchApi, tag_kept: TagKept) -> BatchLimits:
@@ -232,11 +232,11 @@ def _unwrapped(value: JsonObject) -> JsonObject:
 def _id_in(value: JsonObject, what: str) -> str:
     found = text_of(value, "id")
     if not found:
-        raise _no_id(what)
+        raise no_id(what)
     return found
 
 
-def _no_id(what: str) -> BatchFault:
+def no_id(what: str) -> BatchFault:
     return BatchFault(f"{what} has no id", kind=FailureKind.BAD_RESPONSE, may_be_done=True, http_status=200)
 
 
@@ -249,6 +249,6 @@ def _file(value: JsonObject) -> BatchFile:
     )
 
 
-def _is_since(created_ms: int, since_ms: int) -> bool:
+def is_since(created_ms: int, since_ms: int) -> bool:
     """What has no date may be of any."""
     return not created_ms or created_ms >= since_ms

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.errors import UsageError
 from batchwright.core.failures import FailureKind, Flag
 
@@ -49,6 +50,8 @@ class BatchProtocol(StrEnum):
 
     OPENAI = "openai"
     """A file of lines is uploaded, a batch made of it (`openai_batches`)."""
+    ANTHROPIC = "anthropic"
+    """Rows go with the call, and come back as one stream (`anthropic_batches`)."""
 
 
 class BatchApi(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -147,6 +150,14 @@ def find_profile(name: str, base_url: str) -> Profile:
         if any(fnmatchcase(host, pattern) or fnmatchcase(bare, pattern) for pattern in entry.hosts):
             return build_profile(entry.name)
     return build_profile(GENERAL)
+
+
+def profile_of(destination: Destination) -> Profile:
+    """Raises UsageError for a name that does not exist."""
+    named = destination.profile
+    if not named and destination.protocol is VendorProtocol.ANTHROPIC:
+        named = VendorProtocol.ANTHROPIC.value  # whoever speaks it has its errors and headers, at any address
+    return find_profile(named, destination.base_url)
 
 
 @cache

@@ -14,10 +14,11 @@ from batchwright.ports.clock import Clock
 from batchwright.ports.http import HttpClient
 from batchwright.ports.vendor import Vendor
 from batchwright.ports.vendor_batches import BatchLimits, VendorBatches
+from batchwright.vendors.anthropic import AnthropicVendor
 from batchwright.vendors.batch_apis import batch_limits, open_batches
 from batchwright.vendors.listing import Listing
 from batchwright.vendors.openai import OpenAIVendor
-from batchwright.vendors.profiles import find_profile
+from batchwright.vendors.profiles import profile_of
 from batchwright.vendors.simulated import SimulatedVendor
 
 OpenLocal = Callable[[Destination, HttpClient], Awaitable[Vendor]]
@@ -28,6 +29,9 @@ OpenService = Callable[[Destination, HttpClient, str], Awaitable[Vendor]]
 """Opens a batch service with this key; handed in, since it needs a folder, and the client of services."""
 SERVICE_TIMEOUT_S = 180.0
 """Of one call: a service that runs the rows before it answers a submit takes half a second for each."""
+
+REMOTE = (VendorProtocol.OPENAI, VendorProtocol.ANTHROPIC)
+"""Asked row by row, over HTTP."""
 
 OpenHttp = Callable[[float], HttpClient]
 """Opens a client whose attempts may take so many seconds in all; 0: the default."""
@@ -102,10 +106,10 @@ class OpenVendors:
                 del self._opening[key]
 
     async def list_models(self, destination: Destination, *, timeout_s: float) -> Listing:
-        """What an `openai` destination answers when it is asked for its models. Raises VendorUnavailable where nothing
-        can be asked: its key is missing or cannot be sent, its address is none."""
+        """What an `openai` or `anthropic` destination answers when it is asked for its models. Raises VendorUnavailable
+        where nothing can be asked: its key is missing or cannot be sent, its address is none."""
         done: asyncio.Future[Listing] = asyncio.get_running_loop().create_future()
-        vendor = self._open_openai(destination, self._client(timeout_s))
+        vendor = self._open_remote(destination, self._client(timeout_s))
         call = vendor.list_models(lambda listing: None if done.done() else done.set_result(listing))
         try:
             return await done
@@ -129,7 +133,7 @@ class OpenVendors:
         ends as it would have."""
         self._keys, self._dotenv_keys, self._dotenv_file = keys, dotenv_keys, dotenv_file
         self._batches.clear()
-        for place in [place for place in self._opening if place[0].protocol is VendorProtocol.OPENAI]:
+        for place in [place for place in self._opening if place[0].protocol in REMOTE]:
             del self._opening[place]  # these hold a key and nothing else: their connections are the client's
 
     async def close(self) -> None:
@@ -151,8 +155,8 @@ class OpenVendors:
 
     async def _start(self, destination: Destination, timeout_s: float) -> Vendor:
         match destination.protocol:
-            case VendorProtocol.OPENAI:
-                return self._open_openai(destination, self._client(timeout_s))
+            case VendorProtocol.OPENAI | VendorProtocol.ANTHROPIC:
+                return self._open_remote(destination, self._client(timeout_s))
             case VendorProtocol.LOCAL:
                 return await self._local(destination, self._client(timeout_s))
             case VendorProtocol.SERVICE:
@@ -174,14 +178,15 @@ class OpenVendors:
             )
         return key
 
-    def _open_openai(self, destination: Destination, http: HttpClient) -> OpenAIVendor:
+    def _open_remote(self, destination: Destination, http: HttpClient) -> OpenAIVendor | AnthropicVendor:
         key = self._sendable_key(destination)
+        kind = AnthropicVendor if destination.protocol is VendorProtocol.ANTHROPIC else OpenAIVendor
         try:
-            return OpenAIVendor(
+            return kind(
                 http,
                 base_url=destination.base_url,
                 key=key,
-                profile=find_profile(destination.profile, destination.base_url),
+                profile=profile_of(destination),
                 clock=self._clock,
                 agent=user_agent(),
             )
