@@ -13,8 +13,10 @@ from batchwright.vendors.anthropic import AnswerReader, anthropic_headers
 from batchwright.vendors.anthropic_batches import AnthropicBatches
 from batchwright.vendors.batch_calls import BatchCalls
 from batchwright.vendors.file_batches import FileBatches, FileProtocol, limits_of
+from batchwright.vendors.mistral_batches import MistralJobs
 from batchwright.vendors.openai_batches import OpenAIFiles
 from batchwright.vendors.profiles import BatchApi, BatchProtocol, profile_of
+from batchwright.vendors.together_batches import TogetherFiles
 from batchwright.vendors.urls import with_version
 
 
@@ -69,5 +71,9 @@ def _api(destination: Destination) -> BatchApi | None:
             assert_never(destination.protocol)
 
 
-FILE_PROTOCOLS: dict[BatchProtocol, FileProtocol] = {BatchProtocol.OPENAI: OpenAIFiles()}
+FILE_PROTOCOLS: dict[BatchProtocol, FileProtocol] = {
+    BatchProtocol.OPENAI: OpenAIFiles(),
+    BatchProtocol.MISTRAL: MistralJobs(),
+    BatchProtocol.TOGETHER: TogetherFiles(),
+}
 """Those to which rows go as a file."""

@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 from batchwright.core.failures import FailureKind
 from batchwright.ports.clock import Clock
-from batchwright.ports.http import FaultCause, HttpClient, HttpEnd, HttpFault, HttpFlight, HttpReply
+from batchwright.ports.http import FaultCause, HttpClient, HttpEnd, HttpFault, HttpFlight, HttpReply, HttpTarget
 from batchwright.ports.vendor import Answer
 from batchwright.ports.vendor_batches import BatchFault
 from batchwright.vendors.classify import classify
@@ -114,8 +114,15 @@ class BatchCalls:
 
     async def stream(self, what: str, path: str) -> AsyncGenerator[bytes, None]:
         """The body of a GET, piece by piece. Raises BatchFault, also in its middle."""
-        answer = _Streamed()
         target = self._http.target("GET", join_url(self._base_url, path), {**self._headers, "accept": "*/*"})
+        async with aclosing(self._streamed(what, path, target)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _streamed(
+        self, what: str, path: str, target: HttpTarget, *, again: bool = True
+    ) -> AsyncGenerator[bytes, None]:
+        answer = _Streamed()
         answer.flight = target.send(b"", answer.end, on_piece=answer.put, on_head=answer.begin)
         try:
             async with aclosing(answer.pieces()) as pieces:
@@ -128,8 +135,29 @@ class BatchCalls:
         finally:
             answer.flight.abort()
         end = answer.ended
-        if not isinstance(end, HttpReply) or not 200 <= end.status <= 299:
+        if isinstance(end, HttpReply) and 200 <= end.status <= 299:
+            return
+        elsewhere = self._elsewhere(end) if again else None
+        if elsewhere is None:
             raise self._fault(what, end, path)
+        async with aclosing(self._streamed(what, path, elsewhere, again=False)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _elsewhere(self, end: HttpEnd | None) -> HttpTarget | None:
+        """Where a file is stored that the vendor itself does not hand out. Its address is signed: the key stays here.
+        None: it is no such redirect, or none that is followed."""
+        api = self.profile.batches
+        if api is None or not api.content_elsewhere or not isinstance(end, HttpReply) or not 301 <= end.status <= 308:
+            return None
+        location = header(end.head, "location") or ""
+        scheme = location.partition("://")[0].lower()
+        if scheme != "https" and not (scheme == "http" and self._base_url.lower().startswith("http://")):
+            return None  # never from https to what anybody on the way can read
+        try:
+            return self._http.target("GET", location, {"accept": "*/*", "user-agent": self._headers["user-agent"]})
+        except ValueError:
+            return None
 
     def judge(self, end: HttpEnd, endpoint: str) -> Answer:
         """What an answer means, as of a row that was sent live to this endpoint; without the key."""

@@ -150,7 +150,7 @@ class ResultReader:
     def _answer(self, line: _Line) -> Answer:
         response = line.response
         if response is not None and (response.status_code or not _is_null(response.body)):
-            body = b"" if _is_null(response.body) else bytes(response.body)
+            body = _body_of(response.body)
             answer = self._calls.answer(response.status_code or 200, body, self._endpoint)
             answer.request_id = one_line(response.request_id or "", MAX_ID_CHARS)
             return answer
@@ -201,6 +201,15 @@ def kind_of_error(view: ErrorView, profile: Profile) -> FailureKind:
 
 
 _OF_THE_ROW = ("invalid_request_error", "invalid_request", "invalid_json", "validation_error")
+
+
+def _body_of(value: msgspec.Raw) -> bytes:
+    """An answer's body; some vendors write that of a refusal as a text."""
+    body = bytes(value)
+    if body[:1] == b'"':
+        text = _decoded(body)
+        return text.encode() if isinstance(text, str) else body
+    return b"" if body == b"null" else body
 
 
 def _is_null(value: msgspec.Raw) -> bool:

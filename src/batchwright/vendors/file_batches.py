@@ -73,6 +73,9 @@ class FileProtocol(Protocol):
     def files_path(self) -> str:
         """Path of the list of uploads."""
 
+    def next_files(self, value: object, path: str) -> str:
+        """Path of the page behind this one; empty: it is the last."""
+
 
 class FileBatches:
     """One vendor, address and key. To be used on the loop's thread."""
@@ -147,10 +150,18 @@ class FileBatches:
         await cancel_or_look(self._calls, f"{self._path(batch_id)}/cancel", lambda: self.look(batch_id))
 
     async def files(self, *, since_ms: int) -> tuple[BatchFile, ...]:
-        value = await self._calls.ask_any("listing files", "GET", self._protocol.files_path())
-        found = [_file(each) for each in objects_of(value)]
-        ours = [file for file in found if file.tag and is_since(file.created_ms, since_ms - SLACK_MS)]
-        return tuple(sorted(ours, key=lambda file: -file.created_ms))
+        found: dict[str, BatchFile] = {}
+        path = self._protocol.files_path()
+        for _ in range(MAX_PAGES):
+            value = await self._calls.ask_any("listing files", "GET", path)
+            page = [_file(each) for each in objects_of(value)]
+            recent = [file for file in page if is_since(file.created_ms, since_ms - SLACK_MS)]
+            fresh = {file.file_id: file for file in recent if file.file_id not in found}
+            found |= fresh
+            path = self._protocol.next_files(value, path)
+            if not path or not fresh:
+                break
+        return tuple(sorted((file for file in found.values() if file.tag), key=lambda file: -file.created_ms))
 
     async def delete_files(self, refs: Iterable[str]) -> None:
         for ref in refs:

@@ -95,12 +95,17 @@ class OpenAIFiles:
 
     def page(self, value: object, path: str) -> Page:
         found = [item for item in objects_of(value) if text_of(item, "id")]
-        more = isinstance(value, dict) and value.get("has_more") is True
-        last = text_of(found[-1], "id") if found else ""
-        return Page(
-            views=tuple(self.view(item) for item in found),
-            next_path=f"{self.first_page()}&after={escaped(last)}" if more and last else "",
-        )
+        return Page(views=tuple(self.view(item) for item in found), next_path=_behind(value, self.first_page()))
 
     def files_path(self) -> str:
         return f"/files?purpose=batch&limit={FILES_PAGE}&order=desc"
+
+    def next_files(self, value: object, path: str) -> str:
+        return _behind(value, self.files_path())
+
+
+def _behind(value: object, path: str) -> str:
+    """The path of what stands behind the last item of a page; empty: it is the last one."""
+    found = [item_id for item in objects_of(value) if (item_id := text_of(item, "id"))]
+    more = isinstance(value, dict) and value.get("has_more") is True
+    return f"{path}&after={escaped(found[-1])}" if more and found else ""

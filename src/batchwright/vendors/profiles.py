@@ -50,6 +50,10 @@ class BatchProtocol(StrEnum):
 
     OPENAI = "openai"
     """A file of lines is uploaded, a batch made of it (`openai_batches`)."""
+    MISTRAL = "mistral"
+    """Likewise, a job of one model (`mistral_batches`)."""
+    TOGETHER = "together"
+    """Likewise, found by its file's name (`together_batches`)."""
     ANTHROPIC = "anthropic"
     """Rows go with the call, and come back as one stream (`anthropic_batches`)."""
 
@@ -72,6 +76,8 @@ class BatchApi(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     enqueued_tokens: int = 0
     idempotency: bool = False
     """It knows `Idempotency-Key`: under one tag there is never a second batch, whoever asks for it again."""
+    content_elsewhere: bool = False
+    """A result file may be a redirect to where it is stored: it is followed once, without the key."""
     undone_is_free: bool = True
     """A row that expired or was cancelled was never done."""
     codes: dict[str, FailureKind] = {}
