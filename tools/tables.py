@@ -208,6 +208,8 @@ BOUNDS: tuple[tuple[str, str, str], ...] = (
     ("the smallest of them", "engine/tail.py", "TAIL_LEAST_ROWS"),
     ("a `custom_id`, characters", "wire/row_shapes.py", "MAX_CUSTOM_ID_CHARS"),
     ("columns of a table", "wire/table.py", "MAX_COLUMNS"),
+    ("a template file", "runner/template_files.py", "MAX_TEMPLATE_BYTES"),
+    ("steps of a template for one row", "wire/template_bounds.py", "STEPS_MAX"),
     ("findings that are kept", "runner/validation.py", "MAX_FINDINGS"),
     ("an answer", "ports/http.py", "MAX_ANSWER_BYTES"),
     ("a vendor's message that is kept, characters", "vendors/error_bodies.py", "MAX_MESSAGE_CHARS"),

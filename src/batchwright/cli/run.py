@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchwright.cli import options
+from batchwright.cli.column_options import column_options, of_columns
 from batchwright.cli.preview import show_preview
 from batchwright.cli.running import add_endpoint_help, finish, run_to_end, typed_command
 from batchwright.core.gate import OnGate
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @options.endpoint_options
 @options.service_options
 @options.row_options
+@column_options
 @options.pace_options
 @click.option("--max-attempts", metavar="N", help="Attempts a row, at most. [default: 5]")
 @click.option(
@@ -127,6 +129,7 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
         params=read_params(given["params"], given["max_tokens"], given["temperature"]),
         prompt=given["prompt"] or "",
         system=given["system"] or "",
+        **of_columns(given),
         mixed_endpoints=given["mixed_endpoints"],
         limit=given["limit"] or 0,
         skip_invalid=given.get("skip_invalid", False),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchwright.cli import options
+from batchwright.cli.column_options import column_options
 from batchwright.cli.exits import OK, REFUSED, say
 from batchwright.cli.preview import finding_json
 from batchwright.cli.run import make_request
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 @options.endpoint_options
 @options.service_options
 @options.row_options
+@column_options
 @options.json_option("Findings and sums as one JSON object.")
 def validate_command(source: str, **given: Any) -> int:
     """Check a file of requests; nothing is sent.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from batchwright.core.batch_spec import Destination, Routes
@@ -9,6 +11,26 @@ from batchwright.core.routes import Directions
 
 MAX_ROW_BYTES = 32 * 1024 * 1024
 """A line above this is a finding (`row_too_large`), never a cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTemplate:
+    """A Jinja template, read whole: nothing of it is read again."""
+
+    name: str
+    """For people: its file's name."""
+    text: str
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """By the name they are included as, the texts of other files."""
+
+    @property
+    def digest(self) -> str:
+        """Of what it says, wherever it lies: 16 hex digits."""
+        found = hashlib.sha256()
+        for text in (self.text, *(text for item in sorted(self.parts.items()) for text in item)):
+            encoded = text.encode("utf-8", "surrogatepass")
+            found.update(b"%d:%b" % (len(encoded), encoded))
+        return found.hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +45,8 @@ class RowOptions:
     """Body fields to fill in where a row lacks them (values are JSON values)."""
     prompt: str = ""
     """Template of the user message, `{column}`; only for tables (and `{"..."}` rows of a table's kind)."""
+    template: RowTemplate | None = None
+    """In the place of `prompt`: the user message, or the system's too."""
     system: str = ""
     """Template of a system message put before the prompt."""
     mixed_endpoints: bool = False
@@ -31,6 +55,11 @@ class RowOptions:
     max_row_bytes: int = MAX_ROW_BYTES
     in_lines: bool = True
     """False: the rows are items of an array, and what is said of one names no line."""
+
+    @property
+    def makes_prompts(self) -> bool:
+        """Whether requests are made of the rows' columns."""
+        return bool(self.prompt or self.template)
 
     @property
     def directions(self) -> Directions:

@@ -57,6 +57,8 @@ class Options(TypedDict, total=False):
     service: str
     service_key_env: str
     prompt: str
+    template: str
+    template_file: str | Path
     system: str
     params: Mapping[str, object]
     limit: int
@@ -86,6 +88,8 @@ class Options(TypedDict, total=False):
 
 _OF_THE_RUN = {
     "prompt",
+    "template",
+    "template_file",
     "system",
     "params",
     "limit",

@@ -63,6 +63,7 @@ def identity_options(rows: RowOptions) -> dict[str, str]:
     options = {
         "--model": rows.model,
         "--prompt": rows.prompt,
+        "--template-file": f"one whose digest is {rows.template.digest}" if rows.template is not None else "",
         "--system": rows.system,
         "--limit": str(rows.limit) if rows.limit else "",
     }

@@ -104,7 +104,7 @@ class Source:
         self.rows = 0
         self.blank = 0
         self.columns: tuple[str, ...] = ()
-        """A table's columns; with --prompt also the fields of the first JSONL row."""
+        """A table's columns; with prompts made of columns also the fields of the first JSONL row."""
         self.delimiter = ""
         """What separates a table's columns, where that is no comma and its name says nothing of it; empty elsewhere."""
         self.marked = False
@@ -121,7 +121,7 @@ class Source:
         if self.format in (InputFormat.JSONL, InputFormat.ARRAY):
             refuse_one_object(name, head)
             decoder = RowDecoder(options)
-            self.columns = fields_of_first(head) if options.prompt else ()
+            self.columns = fields_of_first(head) if options.makes_prompts else ()
             if self.columns and not skip_invalid:
                 # A template that does not fit the first row fits none: said once, not once a row.
                 decoder.find_templates(self.columns)

@@ -23,6 +23,7 @@ from batchwright.core.row_options import RowOptions
 from batchwright.runner.object_inputs import OpenObjects
 from batchwright.runner.progress import ProgressKind
 from batchwright.runner.request import Delivery, Pace, RunRequest
+from batchwright.runner.template_files import open_template
 from batchwright.settings import endpoints, layers, routes
 from batchwright.settings.endpoints import VendorLimits
 from batchwright.settings.hosts import Hosts, read_hosts
@@ -191,6 +192,8 @@ class Settings:
         objects: OpenObjects | None = None,
         params: Mapping[str, object] | None = None,
         prompt: str = "",
+        template: str | None = None,
+        template_file: str | Path | None = None,
         system: str = "",
         mixed_endpoints: bool = False,
         limit: int = 0,
@@ -209,6 +212,7 @@ class Settings:
             model=self.model,
             params=dict(params or {}),
             prompt=prompt,
+            template=open_template(template, template_file),
             system=system,
             mixed_endpoints=mixed_endpoints,
             limit=limit,

@@ -7,8 +7,8 @@ The shapes that are understood, by what stands at the top of the object:
     messages             a chat body on its own; a custom_id in it is ours and is taken out
     prompt (a string)    a chat body whose messages are written as `prompt`, and `system` if there is one; whatever else
                          it has belongs to the body
-    with --prompt        any object without messages or body: its fields are the template's columns, and nothing else of
-                         it is sent
+    with --prompt, or    any object without messages or body: its fields are the template's columns, and nothing else of
+    --template-file      it is sent
 
 A line that is none of these but has a field that could be meant (`text`, `question`, ...) is refused with the
 `--prompt` that would do it: guessing which field is the question would spend money on a misunderstanding.
@@ -30,8 +30,9 @@ from batchwright.core.errors import Finding, UsageError
 from batchwright.core.records import InputRow
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
-from batchwright.wire.json_text import BOM, kind_of, mend_surrogates, string
-from batchwright.wire.row_checks import BodyFacts, Problem, explain_body, read_body
+from batchwright.wire.json_text import BOM, kind_of, mend_surrogates, read_value
+from batchwright.wire.messages import MessageMaker, messages, open_template
+from batchwright.wire.row_checks import BodyFacts, Problem, explain_body, nested_too_deeply, read_body
 from batchwright.wire.row_shapes import (
     MAX_CUSTOM_ID_CHARS,
     Parts,
@@ -47,7 +48,6 @@ from batchwright.wire.row_shapes import (
     without,
 )
 from batchwright.wire.row_targets import Targets
-from batchwright.wire.template import Template
 
 KEPT_LINE_BYTES = 4096
 """So much of a refused line is kept, for people to recognise it."""
@@ -95,11 +95,13 @@ class RowDecoder:
         for option, text in (("-m", options.model), ("--prompt", options.prompt), ("--system", options.system)):
             _check_utf8(option, text)
         self._options = options
-        self._templated = bool(options.prompt or options.system)
+        self._from_columns = options.makes_prompts
+        self._templated = self._from_columns or bool(options.system)
+        self._jinja = open_template(options)
         self._model = options.model or model
         self._params: dict[str, Raw] = {name: _param(name, value) for name, value in params.items()}
         self._targets = Targets(options.destinations, options.routes)
-        self._templates: dict[tuple[str, ...], tuple[Template, Template | None]] = {}
+        self._makers: dict[tuple[str, ...], MessageMaker] = {}
         self._url = ""
         self._url_endpoint = ""
         self.endpoint = ""
@@ -114,7 +116,7 @@ class RowDecoder:
             except UnicodeDecodeError as error:
                 return self.refuse(line, number, [_not_utf8(line, error)])
         line = line.strip()
-        if self._options.prompt:
+        if self._from_columns:
             return self._decode_columns(line, number)
         if line.endswith(b"}}") and not self._templated:
             row = self._decode_in_two(line, number)
@@ -133,28 +135,41 @@ class RowDecoder:
             return self._explain(line, number)
         return self._build(Parts(body, top.custom_id or None, endpoint), number, line)
 
-    def fill_template(self, columns: Mapping[str, str], number: int, custom_id: str | None = None) -> SourceRow:
-        """A row of a table: the templates filled from its columns, which are kept beside it.
+    def fill_template(
+        self,
+        columns: Mapping[str, str],
+        number: int,
+        custom_id: str | None = None,
+        *,
+        values: Mapping[str, object] | None = None,
+    ) -> SourceRow:
+        """A row of a table: the templates filled from its columns, which are kept beside it. `values`: what these are
+        before they are text, where they are more (JSON's numbers, lists, null), for a template file.
 
         Raises UsageError for a template that names a column which is not there.
         """
-        prompt, system = self.find_templates(tuple(columns))
-        messages = _messages(prompt.fill(columns), system.fill(columns) if system is not None else "")
-        body = b'{"messages":' + messages + b"}"
+        maker = self.find_templates(tuple(columns))
+        if self._jinja is None:
+            made = maker.make(columns, columns)
+        else:
+            from batchwright.wire.jinja_template import Unfillable
+
+            try:
+                made = maker.make(columns, columns if values is None else values)
+            except Unfillable as error:
+                kept = encode(columns)
+                return self.refuse(kept, number, [error.problem], custom_id=custom_id, columns=kept)
+        body = b'{"messages":' + made + b"}"
         return self._build(Parts(body, custom_id, CHAT, encode(columns)), number, body)
 
-    def find_templates(self, names: tuple[str, ...]) -> tuple[Template, Template | None]:
-        """The prompt's and the system message's template for rows with these columns. Raises UsageError."""
-        found = self._templates.get(names)
+    def find_templates(self, names: tuple[str, ...]) -> MessageMaker:
+        """What makes the messages of rows with these columns. Raises UsageError."""
+        found = self._makers.get(names)
         if found is None:
-            system = self._options.system
-            found = (
-                Template(self._options.prompt, names),
-                Template(system, names, option="--system", constant=True) if system else None,
-            )
-            if len(self._templates) >= _MAX_TEMPLATES:
-                self._templates.clear()
-            self._templates[names] = found
+            found = MessageMaker(self._options, names, self._jinja)
+            if len(self._makers) >= _MAX_TEMPLATES:
+                self._makers.clear()
+            self._makers[names] = found
         return found
 
     def refuse(
@@ -226,11 +241,11 @@ class RowDecoder:
         if kind_of(bytes(fields.get("system", b""))) == "string":
             system = text_field(fields, "system")
             del fields["system"]
-        messages = Raw(_messages(read_string(fields.pop("prompt")), system))
-        return self._build(Parts(encode({"messages": messages} | fields), top.custom_id or None), number, line)
+        asked = Raw(messages(read_string(fields.pop("prompt")), system))
+        return self._build(Parts(encode({"messages": asked} | fields), top.custom_id or None), number, line)
 
     def _decode_columns(self, line: bytes, number: int) -> SourceRow:
-        """With --prompt: an object whose fields are the template's columns."""
+        """With --prompt or --template-file: an object whose fields are the template's columns."""
         fields, problem = open_object(line)
         if problem is not None:
             mended = mend_surrogates(line)
@@ -242,9 +257,12 @@ class RowDecoder:
         columns = {name: as_text(value) for name, value in fields.items()}
         if not problems:
             try:
-                return self.fill_template(columns, number, custom_id)
+                values = {name: read_value(value) for name, value in fields.items()} if self._jinja else None
+                return self.fill_template(columns, number, custom_id, values=values)
             except UsageError as error:
                 problems.append(Problem("missing_column", str(error)))
+            except RecursionError:
+                problems.append(nested_too_deeply(""))
         return self.refuse(line, number, problems, custom_id=custom_id, columns=encode(columns))
 
     def _explain(self, line: bytes, number: int) -> SourceRow:
@@ -356,15 +374,11 @@ def _has(fields: dict[str, Raw], name: str) -> bool:
     return name in fields or (name in _SAME_BOUND and not _SAME_BOUND.isdisjoint(fields))
 
 
-def _messages(prompt: str, system: str) -> bytes:
-    head = b'{"role":"system","content":' + string(system) + b"}," if system else b""
-    return b"[" + head + b'{"role":"user","content":' + string(prompt) + b"}]"
-
-
 def _not_applicable() -> Problem:
     return Problem(
         "template_not_applicable",
-        "the row has messages or a body of its own; --prompt and --system are for tables and rows of plain columns",
+        "the row has messages or a body of its own; --prompt, --template-file and --system are for tables and rows of "
+        "plain columns",
     )
 
 

@@ -1,8 +1,8 @@
 """A table (CSV) on its way in: records -> `SourceRow`s, the table's own columns kept beside each.
 
-The header names the columns. The prompt is the `--prompt` template, else the first column there is of `prompt`,
-`question`, `input` and `text`. The only column with a meaning of its own is `custom_id` (not `id`: those repeat, and a
-label must not). No column ever becomes a field of the body: a table of cars has a column `model`.
+The header names the columns. The prompt is the `--prompt` template or the template file, else the first column there
+is of `prompt`, `question`, `input` and `text`. The only column with a meaning of its own is `custom_id` (not `id`:
+those repeat, and a label must not). No column ever becomes a field of the body: a table of cars has a column `model`.
 
 The delimiter is the one of comma, semicolon and tab that the header has most of, outside quotes.
 """
@@ -64,7 +64,7 @@ class TableDecoder:
         except csv.Error as error:
             raise BadTable(f"the header cannot be read as CSV: {error}") from error
         self.columns: tuple[str, ...] = _check_header(header)
-        self.guessed = "" if options.prompt else _default_column(self.columns)
+        self.guessed = "" if options.makes_prompts else _default_column(self.columns)
         """The column that is sent because no --prompt says otherwise; empty where one does."""
         self._options = replace(options, prompt=f"{{{self.guessed}}}") if self.guessed else options
         self.decoder = RowDecoder(self._options)

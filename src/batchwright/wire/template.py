@@ -12,11 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from batchwright.core.errors import UsageError
+from batchwright.wire.column_names import clip, listed
 
 _TOKEN = re.compile(r"""\{\{[ \t]+(?P<jinja>[^{}:"',]*[^{}:"',\s])[ \t]+\}\}|\{\{|\}\}|\{(?P<name>[^{}]*)\}|[{}]""")
-
-LISTED_MAX = 40
-"""Columns that a message names."""
 
 
 class Template:
@@ -67,21 +65,14 @@ def _find_column(asked: str, columns: Sequence[str], option: str) -> str:
         if name in columns:
             return name
     raise UsageError(
-        f"{option} names the column {{{_clip(asked)}}}, which the input does not have; it has {_listed(columns)}. "
+        f"{option} names the column {{{clip(asked)}}}, which the input does not have; it has {_listed(columns)}. "
         "A literal brace is written twice: '{{'"
     )
 
 
 def _listed(columns: Sequence[str]) -> str:
-    if not columns:
-        return "no columns"
-    more = f" and {len(columns) - LISTED_MAX} more" if len(columns) > LISTED_MAX else ""
-    return ", ".join(f"{{{_clip(column)}}}" for column in columns[:LISTED_MAX]) + more
+    return listed(columns, "{{{}}}")
 
 
 def _shown(text: str) -> str:
-    return repr(_clip(text))
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= 60 else text[:60] + "..."
+    return repr(clip(text))

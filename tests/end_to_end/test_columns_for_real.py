@@ -1,0 +1,161 @@
+"""Requests made of columns: the command with real files against a vendor on loopback, which keeps what it was sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import batchwright
+from batchwright.core.errors import UsageError
+from support.command_line import CommandLine, Ended
+from support.scripted_vendor import ScriptedVendor
+
+TICKETS = 'id,text,stars,lang\na1,The parcel never came,2,de\na2,"Great, thank you",5,en\na3,It is fine,,de\n'
+CHAT = """{% block system %}You label tickets in {{ lang }}.{% endblock %}
+{% block user %}
+{% if stars and stars|int > 3 %}
+Praise?
+{% endif %}
+{% include "parts/ask.txt" %} {{ text }}
+{% endblock %}
+"""
+
+
+@pytest.fixture
+def vendor() -> Iterator[ScriptedVendor]:
+    with ScriptedVendor() as vendor:
+        yield vendor
+
+
+class Case:
+    def __init__(self, command: CommandLine, vendor: ScriptedVendor) -> None:
+        self.command, self.vendor, self.folder = command, vendor, command.folder
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def to(self) -> tuple[str, ...]:
+        return ("--base-url", self.vendor.base_url, "--api-key-env", "", "-m", "m")
+
+    def run(self, *arguments: str) -> Ended:
+        return self.command("run", *arguments, *self.to(), "--progress", "none")
+
+    def sent(self) -> list[list[dict[str, Any]]]:
+        """The messages of every request, in order of their text."""
+        return sorted((json.loads(hit.body)["messages"] for hit in self.vendor.hits), key=str)
+
+
+@pytest.fixture
+def case(command: CommandLine, vendor: ScriptedVendor) -> Case:
+    case = Case(command, vendor)
+    case.write("tickets.csv", TICKETS)
+    return case
+
+
+class TestTemplateFile:
+    def test_a_table_through_a_template_with_both_messages(self, case: Case) -> None:
+        case.write("prompts/chat.jinja", CHAT)
+        case.write("prompts/parts/ask.txt", "One word:\n")
+        ended = case.run("tickets.csv", "-o", "out.csv", "--template-file", "prompts/chat.jinja")
+        assert ended.code == 0, ended.err
+        assert [[message["content"] for message in messages] for messages in case.sent()] == [
+            ["You label tickets in de.", "One word: It is fine"],
+            ["You label tickets in de.", "One word: The parcel never came"],
+            ["You label tickets in en.", "Praise?\nOne word: Great, thank you"],
+        ]
+        table = (case.folder / "out.csv").read_text().splitlines()
+        assert table[0].startswith("id,text,stars,lang,answer,")
+        assert [line.split(",")[0] for line in table[1:]] == ["a1", "a2", "a3"]
+
+    def test_the_content_is_the_batchs_identity_and_the_name_is_not(self, case: Case) -> None:
+        case.write("one.jinja", "Say {{ text }}{% include 'tail.txt' %}")
+        case.write("tail.txt", "!")
+        assert case.run("tickets.csv", "-o", "out.jsonl", "--template-file", "one.jinja").code == 0
+        (case.folder / "one.jinja").rename(case.folder / "two.jinja")
+        again = case.run("tickets.csv", "-o", "out.jsonl", "--template-file", "two.jinja")
+        assert "is complete; nothing is sent" in again.err
+        assert len(case.vendor.hits) == 3
+        case.write("tail.txt", "?")
+        other = case.run("tickets.csv", "-o", "out.jsonl", "--template-file", "two.jinja")
+        assert "--template-file is now" in other.err
+        assert len(case.vendor.hits) == 6
+
+    def test_lines_of_json_that_lack_a_column_are_findings_with_both_lines(self, case: Case) -> None:
+        rows = [{"text": "a", "tags": ["x", "y"]}, {"text": "b"}, {"text": "c", "tags": []}]
+        case.command.write("rows.jsonl", rows)
+        case.write("p.jinja", "{{ text }}\n{{ tags|join('+') }}")
+        refused = case.run("rows.jsonl", "-o", "out.jsonl", "--template-file", "p.jinja")
+        assert (refused.code, case.vendor.hits) == (2, [])
+        assert "line 2: p.jinja, line 2 names 'tags', which is no column; the input has text" in refused.err
+        kept = case.run("rows.jsonl", "-o", "out.jsonl", "--template-file", "p.jinja", "--skip-invalid")
+        assert kept.code == 3
+        assert [messages[0]["content"] for messages in case.sent()] == ["a\nx+y", "c"]
+        assert case.command.lines()[1]["error"]["kind"] == "invalid_row"
+
+    def test_a_name_that_is_no_column_of_a_table_is_said_once(self, case: Case) -> None:
+        case.write("p.jinja", "Label:\n{{ txt }}")
+        for verb in ("run", "validate"):
+            ended = case.command(verb, "tickets.csv", "--template-file", "p.jinja", *case.to())
+            assert ended.code == 2
+            assert "p.jinja, line 2 names 'txt', which is no column; the input has id, text, stars, lang" in ended.err
+        assert case.vendor.hits == []
+
+    def test_a_loop_without_end_refuses_the_row_and_the_command_ends(self, case: Case) -> None:
+        case.write("p.jinja", "{{ text }}\n{% for i in range(10**9) %}.{% endfor %}")
+        ended = case.run("tickets.csv", "--template-file", "p.jinja")
+        assert ended.code == 2
+        assert "p.jinja, line 2: more than 1,000,000 steps" in " ".join(ended.err.split())
+        assert "template_too_large" in ended.err
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("--template-file", "none.jinja"), "--template-file none.jinja: there is no such file"),
+            (("--template-file", ""), "cannot be read: Is a directory"),
+            (("--template-file", "latin.jinja"), "byte 0xe9 at position 13 is not UTF-8"),
+            (("--template-file", "up.jinja"), "up.jinja includes '../tickets.csv', which is outside"),
+            (("--template-file", "link.jinja"), "link.jinja includes 'away', which is outside"),
+            (("--template-file", "dynamic.jinja"), "must be written out"),
+            (("--template-file", "p.jinja", "-t", "{text}"), "both say what is asked"),
+            (("--template-file", "chat.jinja", "-s", "x"), "--system: chat.jinja has a block called system"),
+        ],
+    )
+    def test_what_is_refused_before_a_row_is_read(
+        self, case: Case, tmp_path: Path, arguments: tuple[str, ...], message: str
+    ) -> None:
+        (case.folder / "latin.jinja").write_bytes("{{ text }} n\u00e9e".encode("latin-1"))
+        case.write("up.jinja", "{{ text }}{% include '../tickets.csv' %}")
+        case.write("link.jinja", "{{ text }}{% include 'away' %}")
+        (case.folder / "away").symlink_to("/etc/hostname")
+        case.write("dynamic.jinja", "{% include text %}")
+        case.write("p.jinja", "{{ text }}")
+        case.write("chat.jinja", "{% block system %}s{% endblock %}{% block user %}{{ text }}{% endblock %}")
+        ended = case.run("tickets.csv", *arguments)
+        assert ended.code == 2
+        assert message in " ".join(ended.err.split())
+
+    def test_from_python(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("BATCHWRIGHT_HOME", str(case.command.state))
+        to: dict[str, Any] = {"base_url": case.vendor.base_url, "api_key_env": "", "model": "m", "progress": "none"}
+        rows = [{"word": "one", "n": 2}, {"word": "two", "n": 1}]
+        results = batchwright.run(rows, template="{% for i in range(n) %}{{ word }} {% endfor %}", **to)
+        assert sorted(case.vendor.texts()) == ["one one", "two"]
+        assert [result.content for result in results] == ["one", "two"]
+        path = case.write("same.jinja", "{% for i in range(n) %}{{ word }} {% endfor %}")
+        batchwright.run(rows, template_file=path, **to)
+        assert len(case.vendor.hits) == 2, "the same content is the same run"
+        with pytest.raises(UsageError, match="give one of them"):
+            batchwright.run(rows, template="{{ word }}", template_file=path, **to)
+
+    def test_the_example(self, case: Case) -> None:
+        example = Path(__file__).parents[2] / "examples" / "label.jinja"
+        assert case.run("tickets.csv", "--template-file", str(example)).code == 0
+        assert [message["role"] for message in case.sent()[0]] == ["system", "user"]
+        assert case.sent()[0][1]["content"].startswith("Ticket a1:\nThe parcel")
