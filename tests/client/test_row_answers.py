@@ -54,6 +54,30 @@ def test_a_text_becomes_an_answer_that_can_be_exported() -> None:
 
 
 @pytest.mark.parametrize(
+    ("endpoint", "content", "finish", "flag"),
+    [
+        ("/completions", "text", "stop", Flag.PLAIN),
+        ("/completions", "text", "length", Flag.TRUNCATED),
+        ("/responses", "text", "completed", Flag.PLAIN),
+        ("/responses", "text", "max_output_tokens", Flag.TRUNCATED),
+        ("/responses", None, "completed", Flag.EMPTY),
+        ("/embeddings", [0.5, -1.0], None, Flag.PLAIN),
+        ("/embeddings", [[0.5], [1.0]], None, Flag.PLAIN),
+        ("/embeddings", "AACAPw==", None, Flag.PLAIN),
+        ("/embeddings", None, None, Flag.EMPTY),
+    ],
+)
+def test_every_endpoint_has_its_shape(endpoint: str, content: object, finish: str | None, flag: Flag) -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 2}
+    result = {"content": content, "finish_reason": finish, "model": "glm", "usage": usage}
+    found = answer(endpoint, ok=True, request_index=0, cost_usd=0.5, result=result)
+    assert (found.kind, found.flag, found.prompt_tokens, found.completion_tokens) == (None, flag, 3, 2)
+    reply = read_reply(found.body)
+    assert json.loads(bytes(reply.content)) == content
+    assert json.loads(bytes(reply.finish_reason)) == finish
+
+
+@pytest.mark.parametrize(
     ("content", "finish", "flag"),
     [("cut", "length", Flag.TRUNCATED), ("", "stop", Flag.EMPTY), (None, "stop", Flag.EMPTY)],
 )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchwright.core.money import picousd_from_usd
-from batchwright.core.pricing import MAX_ANSWER_PICOUSD, Price, Tier, answer_cost, cost_of, worst_case
+from batchwright.core.pricing import MAX_ANSWER_PICOUSD, NO_OUTPUT, Price, Tier, answer_cost, cost_of, worst_case
 from batchwright.core.records import UNKNOWN
 
 RATES = st.integers(0, 10**15)
@@ -110,3 +110,9 @@ def test_a_row_without_a_bound_has_no_worst_case_unless_output_is_free() -> None
 def test_a_tier_the_row_cannot_reach_is_no_part_of_its_worst_case() -> None:
     assert worst_case(TIERED, 1_000, 1) == 1_000 * 10**6 + 10**7
     assert worst_case(TIERED, 1_001, 1) == 1_001 * 2 * 10**6 + 10**7
+
+
+def test_what_has_no_output_costs_its_input_at_most() -> None:
+    assert worst_case(price_of("1", "10"), 10, 0) is None
+    assert worst_case(price_of("1", "10"), 10, NO_OUTPUT) == 10 * 10**6
+    assert worst_case(price_of("1", "0"), 10, NO_OUTPUT) == 10 * 10**6

@@ -337,3 +337,8 @@ def test_the_simulator_answers_calls(service: RunningService) -> None:
         assert len(client.embeddings.create(model="m", input=["a", "b"]).data) == 2
         with client.responses.stream(model="m", input="say it") as events:
             assert events.get_final_response().output_text == "Simulated answer to: say it"
+        whole = client.completions.create(model="m", prompt=["one", "two"])
+        assert [choice.text for choice in whole.choices] == ["Simulated answer to: one", "Simulated answer to: two"]
+        streamed = list(client.completions.create(model="m", prompt="three", stream=True))
+        assert "".join(chunk.choices[0].text for chunk in streamed) == "Simulated answer to: three"
+        assert streamed[-1].choices[0].finish_reason == "stop"

@@ -24,6 +24,7 @@ from types import TracebackType
 
 import msgspec
 
+from support.endpoint_answers import in_shape_of
 from support.patience import PATIENCE_S
 from support.raw_server import free_port
 from support.vendor_scripts import (
@@ -39,7 +40,7 @@ from support.vendor_scripts import (
     stream_events,
 )
 
-KNOWN_PATHS = ("/chat/completions", "/embeddings", "/responses")
+KNOWN_PATHS = ("/completions", "/embeddings", "/responses")
 DRIP_PIECES = 20
 
 
@@ -321,13 +322,13 @@ class _Connection(asyncio.Protocol):
         elif request.stream and int(script.get("status", "200")) < 300:
             self._stream(stream_events(request, script), script)
         elif script:
-            self._obey(script, text, request.model)
+            self._obey(script, text, request.model, path)
         elif not path.endswith("/chat/completions"):
             self._finish(200, endpoint_body(path, request.model, last_word(text)), {})
         else:
             self._finish(200, plain_body(request.model, last_word(text), len(vendor.hits)), {})
 
-    def _obey(self, script: Script, text: str, model: str) -> None:
+    def _obey(self, script: Script, text: str, model: str, path: str) -> None:
         if "hang" in script:
             return
         if "reset" in script:
@@ -340,7 +341,7 @@ class _Connection(asyncio.Protocol):
             self.transport.close()
         else:
             status, body = scripted_body(script, text, model)
-            self._finish(status, body, script)
+            self._finish(status, in_shape_of(path, body), script)
 
     def _stream(self, events: list[bytes], script: Script) -> None:
         """Chunked, an event a chunk; as the other side reads it."""

@@ -39,6 +39,7 @@ class Request(msgspec.Struct, gc=False):
     model: str = ""
     messages: list[Message] = []
     input: Any = None
+    prompt: Any = None
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
 
@@ -47,13 +48,16 @@ REQUESTS = msgspec.json.Decoder(Request)
 
 
 def read_text(request: Request) -> str:
-    """The last user message, or the input of an endpoint without messages."""
+    """The last user message, or the input or prompt of an endpoint without messages."""
     for message in reversed(request.messages):
         if message.role == "user":
             if isinstance(message.content, list):
                 return "".join(part.get("text", "") for part in message.content if isinstance(part, dict))
             return message.content or ""
-    return request.input if isinstance(request.input, str) else ""
+    for asked in (request.input, request.prompt):
+        if isinstance(asked, str):
+            return asked
+    return ""
 
 
 def read_script(text: str) -> Script:
@@ -84,6 +88,10 @@ def endpoint_body(path: str, model: str, content: str) -> bytes:
         return _dump(
             {"object": "list", "model": model, "data": data, "usage": {"prompt_tokens": 10, "total_tokens": 10}}
         )
+    if path.endswith("/completions"):
+        choices = [{"index": 0, "text": content, "logprobs": None, "finish_reason": "stop"}]
+        counts = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
+        return _dump({"object": "text_completion", "model": model, "choices": choices, "usage": counts})
     item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": content}]}
     usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
     return _dump({"object": "response", "status": "completed", "model": model, "output": [item], "usage": usage})

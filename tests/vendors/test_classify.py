@@ -201,12 +201,56 @@ def test_an_event_stream_is_refused_once_and_its_usage_counts() -> None:
 
 
 def test_an_endpoint_we_do_not_know_succeeds_with_any_json_without_an_error() -> None:
-    answer = read({"data": [], "usage": {"prompt_tokens": 8, "total_tokens": 8}}, endpoint="/embeddings")
+    answer = read({"results": [], "usage": {"prompt_tokens": 8, "total_tokens": 8}}, endpoint="/rerank")
     assert (answer.kind, answer.flag, answer.prompt_tokens, answer.completion_tokens) == (None, Flag.PLAIN, 8, 0)
     assert read([[0.5]], endpoint="/rerank").kind is None
-    assert read({"error": {"message": "x"}}, endpoint="/embeddings").kind is K.BAD_RESPONSE
-    assert read([{"error": {"message": "x"}}], endpoint="/embeddings").kind is K.BAD_RESPONSE
-    assert read(b"<html>", endpoint="/embeddings").kind is K.BAD_RESPONSE
+    assert read({"error": {"message": "x"}}, endpoint="/rerank").kind is K.BAD_RESPONSE
+    assert read([{"error": {"message": "x"}}], endpoint="/rerank").kind is K.BAD_RESPONSE
+    assert read(b"<html>", endpoint="/rerank").kind is K.BAD_RESPONSE
+
+
+def vectors(*found: object, **extra: object) -> dict[str, Any]:
+    return {"object": "list", "data": [{"index": at, "embedding": one} for at, one in enumerate(found)], **extra}
+
+
+@pytest.mark.parametrize(
+    ("body", "end"),
+    [
+        (vectors([0.5, -1]), Flag.PLAIN),
+        (vectors([0.5], [1e-9]), Flag.PLAIN),
+        (vectors("AACAPw=="), Flag.PLAIN),
+        (vectors([0.5], usage={"prompt_tokens": "many"}), Flag.PLAIN),
+        (vectors(), Flag.EMPTY),
+        (vectors([0.5], []), Flag.EMPTY),
+        (vectors([0.5], None), Flag.EMPTY),
+        ({"data": [{"url": "x"}]}, Flag.EMPTY),
+        ({"data": None}, Flag.EMPTY),
+        ({"vectors": [[0.5]]}, K.BAD_RESPONSE),
+        ([[0.5]], K.BAD_RESPONSE),
+        ({"error": {"message": "x", "code": "rate_limit_exceeded"}}, K.RATE_LIMITED),
+        ([{"error": {"message": "x"}}], K.BAD_RESPONSE),
+        (b"<html>", K.BAD_RESPONSE),
+    ],
+)
+def test_endings_of_embeddings(body: object, end: Flag | FailureKind) -> None:
+    answer = read(body, endpoint="/embeddings")
+    assert (answer.kind or answer.flag) is end
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        ({"prompt_tokens": 8, "total_tokens": 8}, (8, 0)),
+        ({"total_tokens": 8}, (8, 0)),
+        ({"prompt_tokens": 8}, (8, UNKNOWN)),
+        ({}, (UNKNOWN, UNKNOWN)),
+        (None, (UNKNOWN, UNKNOWN)),
+    ],
+)
+def test_usage_of_embeddings_is_input_alone(usage: object, tokens: tuple[int, int]) -> None:
+    answer = read(vectors([0.5], usage=usage), endpoint="/embeddings")
+    assert (answer.prompt_tokens, answer.completion_tokens) == tokens
+    assert read(chat(usage={"total_tokens": 8})).prompt_tokens == UNKNOWN, "a total of both says nothing of either"
 
 
 def response(status: str = "completed", *parts: dict[str, Any], **extra: Any) -> dict[str, Any]:
@@ -602,7 +646,7 @@ JSON = st.recursive(
     head=st.binary(max_size=80),
     status=st.integers(100, 699),
     profile=st.sampled_from(sorted(entries())),
-    endpoint=st.sampled_from([CHAT, "/responses", "/embeddings"]),
+    endpoint=st.sampled_from([CHAT, "/responses", "/embeddings", "/completions", "/rerank"]),
 )
 def test_no_bytes_raise_and_only_a_2xx_succeeds(
     body: bytes, head: bytes, status: int, profile: str, endpoint: str

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from batchwright.core import row_map
 from batchwright.core.failures import KINDS, FailureKind, Flag
 from batchwright.wire.openai_lines import openai_line, request_line
+from batchwright.wire.reply import read_reply
 from batchwright.wire.results import infrai_line
 from support.result_reader import BadResultLine, read_result
 from support.views import reply_body, view_of
@@ -320,3 +321,40 @@ class TestReader:
     def test_no_result_lines(self, line: str) -> None:
         with pytest.raises(BadResultLine):
             read_result(line.encode())
+
+
+@pytest.mark.parametrize(
+    ("body", "content", "finish_reason"),
+    [
+        ({"data": [{"embedding": [0.5, -1]}]}, [0.5, -1], None),
+        ({"data": [{"index": 1, "embedding": [1]}, {"index": 0, "embedding": [0]}]}, [[0], [1]], None),
+        ({"data": [{"embedding": "AACAPw=="}]}, "AACAPw==", None),
+        ({"data": []}, None, None),
+        ({"data": [5]}, None, None),
+        ({"data": "x"}, None, None),
+        ({"choices": [{"text": "old", "finish_reason": "length"}]}, "old", "length"),
+        ({"status": "completed", "output": []}, None, "completed"),
+        ({"status": "completed", "output": "x"}, None, None),
+        (
+            {
+                "status": "incomplete",
+                "incomplete_details": {"reason": "max_output_tokens"},
+                "output": [
+                    {"type": "reasoning", "content": None, "summary": []},
+                    {"type": "tool", "content": "a text of its own"},
+                    {"type": "message", "content": [{"type": "output_text", "text": "one "}, {"type": "refusal"}]},
+                    {"type": "message", "content": [{"type": "output_text", "text": None}, {"type": 5, "text": "no"}]},
+                    {"type": "message", "content": [{"type": "output_text", "text": "two"}]},
+                    {"type": "message", "content": ["odd"]},
+                ],
+            },
+            "one two",
+            "max_output_tokens",
+        ),
+    ],
+)
+def test_text_and_end_of_every_endpoint(body: dict[str, object], content: object, finish_reason: object) -> None:
+    reply = read_reply(json.dumps(body).encode())
+    assert json.loads(bytes(reply.content)) == content
+    assert json.loads(bytes(reply.finish_reason)) == finish_reason
+    assert json.loads(reply.whole) == body

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from batchwright.core.batch_spec import Destination
 from batchwright.core.errors import UsageError
+from batchwright.core.pricing import NO_OUTPUT
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.wire.json_text import mend_surrogates
-from batchwright.wire.row_checks import CODES
+from batchwright.wire.problems import CODES
 from batchwright.wire.rows import KEPT_LINE_BYTES, RowDecoder
 
 ANY = (Destination(vendor="any", base_url="http://vendor.invalid/v1"),)
@@ -267,9 +268,63 @@ class TestFilling:
         )
         assert decode(escaped).row.output_tokens == 0
 
-    def test_a_list_of_prompts_is_as_many_answers(self) -> None:
-        line = envelope(url="/v1/completions", body={"model": "m", "prompt": ["a"] * 10, "max_tokens": 7})
-        assert decode(line).row.output_tokens == 70
+    @pytest.mark.parametrize(
+        ("prompt", "bound"),
+        [(["a"] * 10, 70), ([[1, 2], [3]], 14), ([1, 2, 3], 7), ("a", 7), ({"prompt_string": 1}, 7)],
+    )
+    def test_a_list_of_prompts_is_as_many_answers(self, prompt: object, bound: int) -> None:
+        line = envelope(url="/v1/completions", body={"model": "m", "prompt": prompt, "max_tokens": 7})
+        assert decode(line).row.output_tokens == bound
+
+    @pytest.mark.parametrize(
+        ("more", "bound"),
+        [
+            ({}, 9),
+            ({"previous_response_id": None, "conversation": None, "tools": []}, 9),
+            ({"tools": [{"type": "function", "name": "f"}, {"type": "custom"}]}, 9),
+            ({"tools": [{"type": "function"}, {"type": "web_search"}]}, 0),
+            ({"tools": ["file_search"]}, 0),
+            ({"tools": 5, "max_output_tokens": 9}, 0),
+            ({"conversation": "conv_1"}, 0),
+            ({"prompt": {"id": "pmpt_1"}}, 0),
+            ({"max_output_tokens": "9"}, 0),
+            ({"max_output_tokens": None}, 0),
+        ],
+    )
+    def test_bound_of_a_response(self, more: dict[str, object], bound: int) -> None:
+        row = decode(envelope(url="/v1/responses", body={"model": "m", "input": "x", "max_output_tokens": 9, **more}))
+        assert row.finding is None
+        assert row.row.output_tokens == bound
+
+    def test_a_search_of_the_vendors_has_no_bound(self) -> None:
+        body = {"model": "m", "messages": MESSAGES, "max_tokens": 7, "web_search_options": {}}
+        assert decode(envelope(body=body)).row.output_tokens == 0
+
+    def test_vectors_have_no_output_to_be_bounded(self) -> None:
+        body: dict[str, object] = {"model": "m", "input": ["a", "b"], "dimensions": 8}
+        assert decode(envelope(url="/v1/embeddings", body=body)).row.output_tokens == NO_OUTPUT
+        assert decode(envelope(url="/v1/embeddings", body=body | {"n": "x"})).row.output_tokens == NO_OUTPUT
+        picture = {"type": "image_url", "image_url": {"url": "https://pictures.example/a.png"}}
+        assert decode(envelope(url="/v1/embeddings", body=body | {"input": [picture]})).row.output_tokens == 0
+
+
+class TestBoundsByName:
+    """`--max-tokens` is called as the endpoint calls it, and nothing is bounded where there is no output."""
+
+    @pytest.mark.parametrize(
+        ("url", "body", "added"),
+        [
+            ("/v1/chat/completions", {"messages": MESSAGES}, {"max_tokens": 5}),
+            ("/v1/completions", {"prompt": "x"}, {"max_tokens": 5}),
+            ("/v1/responses", {"input": "x"}, {"max_output_tokens": 5}),
+            ("/v1/responses", {"input": "x", "max_output_tokens": 9}, {}),
+            ("/v1/embeddings", {"input": "x"}, {}),
+            ("/v1/rerank", {"query": "x"}, {"max_tokens": 5}),
+        ],
+    )
+    def test_by_endpoint(self, url: str, body: dict[str, object], added: dict[str, object]) -> None:
+        body = {"model": "m", **body}
+        assert sent(decode(envelope(url=url, body=body), params={"max_tokens": 5})) == body | added
 
 
 class TestFindings:
@@ -327,6 +382,52 @@ class TestFindings:
         assert codes(row) == [code]
         assert row.finding is not None
         assert row.finding.param == param
+
+    @pytest.mark.parametrize(
+        ("url", "body", "code", "param"),
+        [
+            ("/v1/responses", {}, "missing_required_parameter", "body.input"),
+            ("/v1/responses", {"messages": MESSAGES}, "missing_required_parameter", "body.input"),
+            ("/v1/responses", {"input": None}, "missing_required_parameter", "body.input"),
+            ("/v1/responses", {"input": []}, "invalid_type", "body.input"),
+            ("/v1/responses", {"input": 5}, "invalid_type", "body.input"),
+            ("/v1/responses", {"input": {"role": "user"}}, "invalid_type", "body.input"),
+            ("/v1/responses", {"input": "x", "background": True}, "background_not_supported", "body.background"),
+            ("/v1/embeddings", {}, "missing_required_parameter", "body.input"),
+            ("/v1/embeddings", {"input": True}, "invalid_type", "body.input"),
+            ("/v1/embeddings", {"input": []}, "invalid_type", "body.input"),
+            ("/v1/completions", {}, "missing_required_parameter", "body.prompt"),
+            ("/v1/completions", {"prompt": 5}, "invalid_type", "body.prompt"),
+            ("/v1/completions", {"prompt": []}, "invalid_type", "body.prompt"),
+            ("/v1/completions", {"prompt": "x", "stream": True}, "stream_not_supported", "body.stream"),
+        ],
+    )
+    def test_bodies_of_other_endpoints(self, url: str, body: dict[str, object], code: str, param: str) -> None:
+        row = decode(envelope(url=url, body={"model": "m", **body}))
+        assert codes(row) == [code]
+        assert row.finding is not None
+        assert row.finding.param == param
+        if "messages" in body:
+            assert "it has messages: is another url meant?" in row.finding.message
+
+    @pytest.mark.parametrize(
+        ("url", "body"),
+        [
+            ("/v1/responses", {"prompt": {"id": "pmpt_1"}}),
+            ("/v1/responses", {"previous_response_id": "resp_1"}),
+            ("/v1/responses", {"input": "", "background": False}),
+            ("/v1/embeddings", {"input": [1, 2, 3]}),
+            ("/v1/embeddings", {"input": [[1, 2], [3]]}),
+            ("/v1/embeddings", {"input": {"text": "x"}}),
+            ("/v1/embeddings", {"messages": MESSAGES}),
+            ("/v1/completions", {"prompt": {"prompt_string": "x"}}),
+            ("/v1/completions", {"prompt_embeds": "AAAA"}),
+            ("/v1/rerank", {"query": 5}),
+        ],
+    )
+    def test_what_some_vendor_takes_passes(self, url: str, body: dict[str, object]) -> None:
+        body = {"model": "m", **body}
+        assert sent(decode(envelope(url=url, body=body))) == body
 
     @pytest.mark.parametrize("stream", [False, None])
     def test_stream_that_is_off_passes_unchanged(self, stream: object) -> None:

@@ -195,7 +195,7 @@ def row_options(function: F) -> F:
         click.option(
             "--max-tokens",
             type=click.IntRange(min=1),
-            help="Short for --param max_tokens=N, in tokens. [default: none]",
+            help="Short for --param max_tokens=N, by the name that the row's endpoint has for it. [default: none]",
         ),
         click.option("--temperature", type=float, help="Short for --param temperature=X. [default: none]"),
         click.option(

@@ -14,6 +14,7 @@ import msgspec
 
 from batchwright.client.fields import Fields
 from batchwright.client.values import RowResult
+from batchwright.core.endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES
 from batchwright.core.failures import FailureKind
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.records import UNKNOWN
@@ -24,7 +25,6 @@ ReadAnswer = Callable[[int, bytes, str], Answer]
 MAX_COST_PICOUSD = 10**15
 """A thousand USD for a row is a slip, and counts as not known."""
 MAX_MESSAGE_CHARS = 1_000
-CHAT = "/chat/completions"
 _SAID: tuple[tuple[re.Pattern[str], FailureKind], ...] = (
     (
         re.compile(
@@ -80,16 +80,59 @@ def _success(item: RowResult, endpoint: str, read: ReadAnswer) -> Answer:
 def _body_of(item: RowResult, endpoint: str) -> bytes:
     """The answer of a service that keeps only its text: in a vendor's shape, of the very bytes that came."""
     result = Fields(item.raw).fields("result")
-    if endpoint != CHAT:
+    write = _BODIES.get(endpoint)
+    if write is None:
         return result.raw
+    return write(*(result.bytes_of(name) or b"null" for name in ("model", "content", "finish_reason", "usage")))
 
-    def piece(name: str) -> bytes:
-        return result.bytes_of(name) or b"null"
 
+def _chat(model: bytes, content: bytes, finish_reason: bytes, usage: bytes) -> bytes:
     return (
         b'{"object":"chat.completion","model":%b,"choices":[{"index":0,"message":{"role":"assistant","content":%b},'
-        b'"finish_reason":%b}],"usage":%b}' % tuple(map(piece, ("model", "content", "finish_reason", "usage")))
+        b'"finish_reason":%b}],"usage":%b}' % (model, content, finish_reason, usage)
     )
+
+
+def _completion(model: bytes, content: bytes, finish_reason: bytes, usage: bytes) -> bytes:
+    return (
+        b'{"object":"text_completion","model":%b,"choices":[{"index":0,"text":%b,"finish_reason":%b}],"usage":%b}'
+        % (
+            model,
+            content,
+            finish_reason,
+            usage,
+        )
+    )
+
+
+def _response(model: bytes, content: bytes, finish_reason: bytes, usage: bytes) -> bytes:
+    """Of an answer that was cut off the reason is kept in place of its status."""
+    parts = b"" if content == b"null" else b'{"type":"output_text","text":%b}' % content
+    ended = b'"completed","incomplete_details":null'
+    if finish_reason not in (b"null", b'"completed"'):
+        ended = b'"incomplete","incomplete_details":{"reason":%b}' % finish_reason
+    return (
+        b'{"object":"response","model":%b,"status":%b,"output":[{"type":"message","role":"assistant","content":[%b]}],'
+        b'"usage":%b}' % (model, ended, parts, usage)
+    )
+
+
+def _embeddings(model: bytes, content: bytes, finish_reason: bytes, usage: bytes) -> bytes:
+    """One vector, or a list of them."""
+    several = content.startswith(b"[") and content[1:].lstrip()[:1] in (b"[", b'"')
+    vectors = msgspec.json.decode(content, type=list[msgspec.Raw]) if several else [msgspec.Raw(content)]
+    data = b",".join(
+        b'{"object":"embedding","index":%d,"embedding":%b}' % (at, bytes(one)) for at, one in enumerate(vectors)
+    )
+    return b'{"object":"list","model":%b,"data":[%b],"usage":%b}' % (model, data, usage)
+
+
+_BODIES: dict[str, Callable[[bytes, bytes, bytes, bytes], bytes]] = {
+    CHAT: _chat,
+    COMPLETIONS: _completion,
+    RESPONSES: _response,
+    EMBEDDINGS: _embeddings,
+}
 
 
 def _failure(item: RowResult, endpoint: str, read: ReadAnswer) -> Answer:

@@ -51,7 +51,7 @@ class Finding:
     """1-based physical line (CSV: the line its record begins on; a list: the position plus one); 0: it is of the input
     as a whole, or of a row that stands in no line."""
     code: str
-    """`invalid_json_line`, `duplicate_custom_id`, `url_mismatch`, ... (`wire.row_checks.CODES`)."""
+    """`invalid_json_line`, `duplicate_custom_id`, `url_mismatch`, ... (`wire.problems.CODES`)."""
     message: str
     """What was found and what was expected; without the line number."""
     param: str = ""

@@ -14,6 +14,9 @@ MAX_ANSWER_PICOUSD = 10**15
 """A thousand USD. More for one answer is a slip, of a vendor or of a price table, and counts as not known: no bill is
 made of it, and some thousand such answers still fit a sum of 64 bits."""
 
+NO_OUTPUT = -1
+"""In place of a row's bound on output tokens: its answer has none that could be charged (vectors)."""
+
 
 class Tier(msgspec.Struct, frozen=True, kw_only=True):
     """Rates of a row with more than `above_tokens` input tokens: they hold for all its tokens, not for those above."""
@@ -64,7 +67,7 @@ def answer_cost(price: Price, *, prompt_tokens: int, completion_tokens: int, cac
 
 def worst_case(price: Price, body_bytes: int, output_tokens: int) -> int | None:
     """The most that one attempt of a row can cost: no token is shorter than a byte, and no answer longer than the row's
-    own bound. None: it has no such bound (`output_tokens` 0) and output is charged for."""
+    own bound (or NO_OUTPUT). None: it has no such bound (`output_tokens` 0) and output is charged for."""
     possible: list[Price | Tier] = [price]
     if price.tiers:
         possible += [tier for tier in price.tiers if body_bytes > tier.above_tokens]
@@ -73,7 +76,7 @@ def worst_case(price: Price, body_bytes: int, output_tokens: int) -> int | None:
         if rates.output_rate and not output_tokens:
             return None
         input_rate = rates.input_rate if rates.input_rate > rates.cached_rate else rates.cached_rate
-        scaled = body_bytes * input_rate + output_tokens * rates.output_rate
+        scaled = body_bytes * input_rate + max(0, output_tokens) * rates.output_rate
         worst = max(worst, -(-scaled // RATE_TOKENS))
     return price.request_picousd + worst
 

@@ -172,7 +172,8 @@ class InputRow(msgspec.Struct, array_like=True, gc=False):
     endpoint: str = CHAT
     """Path below the vendor's base URL, beginning with a slash, without a version (`core.endpoints`)."""
     output_tokens: int = 0
-    """The row's own bound on output tokens, times `n`; 0 where it has none."""
+    """The row's own bound on output tokens, times `n`; 0 where it has none; `core.pricing.NO_OUTPUT`: there is none to
+    be bounded."""
     columns: bytes = b""
     """The source's own columns, a JSON object of strings; empty where the source has none."""
     worst_picousd: int = 0

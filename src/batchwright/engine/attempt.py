@@ -332,7 +332,8 @@ def _lane_of(segment: OpenSegment, row: int) -> int:
 
 def row_tokens(row: InputRow) -> int:
     """What a row is taken to cost its lane until its usage is known: a token per four bytes, and its output bound."""
-    return (len(row.body) >> 2) + row.output_tokens
+    output_tokens = row.output_tokens
+    return (len(row.body) >> 2) + (output_tokens if output_tokens > 0 else 0)
 
 
 def _count_usage(segment: OpenSegment, key: UsageKey, answer: Answer, money: Money) -> None:

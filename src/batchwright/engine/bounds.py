@@ -116,7 +116,7 @@ def unbounded_refusal(findings: Sequence[Finding], total: int) -> InputRefused:
 def unbounded_finding(source: SourceRow, request_index: int, *, unpriced: str) -> Finding:
     """What an unbounded row lacks. `unpriced`: the first of its lanes without a price; empty: none is."""
     row = source.row
-    lacking = [] if row.output_tokens else [f"no bound on its tokens ({why_unbounded(row.body)})"]
+    lacking = [] if row.output_tokens else [f"no bound on its tokens ({why_unbounded(row.body, row.endpoint)})"]
     if unpriced:
         key = LaneKey.parse(unpriced)
         lacking.append(f"no known price for model {key.model!r} at {key.vendor}")

@@ -38,7 +38,7 @@ from batchwright.wire.frames import pack_input_of_file
 from batchwright.wire.json_text import BOM
 from batchwright.wire.line_reader import LongLine
 from batchwright.wire.openai_input import CODES, OpenAILineDecoder
-from batchwright.wire.row_checks import Problem
+from batchwright.wire.problems import Problem
 
 MAX_ERRORS = 100
 """Kept of a file that cannot be sent; reading ends there."""

@@ -48,7 +48,7 @@ class Call:
         self._body = body
         self._stream = stream
         self.size = len(body)
-        self.tokens = (len(body) >> 2) + output_tokens
+        self.tokens = (len(body) >> 2) + max(0, output_tokens)
         self.output_tokens = output_tokens
         self.held_picousd = 0
         """Drawn from its key's budget, and not given back yet."""

@@ -29,7 +29,7 @@ from batchwright.runner.spool import HEAD_BYTES, Input, open_input, opened
 from batchwright.runner.validation import Collector, ValidationReport, refuse
 from batchwright.wire.json_text import BOM
 from batchwright.wire.line_reader import LongLine, read_lines
-from batchwright.wire.row_checks import Problem
+from batchwright.wire.problems import Problem
 from batchwright.wire.row_elements import BrokenArray, read_elements
 from batchwright.wire.rows import KEPT_LINE_BYTES, RowDecoder
 from batchwright.wire.table import BadTable, EmptyTable, TableDecoder

@@ -1,8 +1,7 @@
 """Turns what came back into one Answer. Pure: the same bytes and profile always give the same Answer.
 
     HttpFault                        -> unreachable, network, timeout, answer_too_large
-    2xx, /chat/completions           -> success with a flag, or an error object, a page, nothing at all
-    2xx, /responses                  -> the same, by its own fields
+    2xx, an endpoint of `answers.py` -> success with a flag, or an error object, a page, nothing at all
     2xx, any other endpoint          -> success, if it is JSON without an error object
     anything else                    -> a kind by the vendor's code, its phrases, its status (`kinds.py`)
 
@@ -12,7 +11,7 @@ An unknown shape is never taken for success, and no shape raises.
 from __future__ import annotations
 
 import json
-from typing import Any, assert_never
+from typing import assert_never
 
 import msgspec
 
@@ -20,36 +19,22 @@ from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.records import UNKNOWN
 from batchwright.ports.http import FaultCause, HttpEnd, HttpFault, HttpReply
 from batchwright.ports.vendor import Answer
-from batchwright.vendors import chat_answers, event_streams, responses_answers
-from batchwright.vendors.chat_answers import CHAT_DECODER, ChatAnswer, loose_chat
+from batchwright.vendors import event_streams
+from batchwright.vendors.answers import OTHER, READERS, AnswerReader, OtherAnswer, Parsed
 from batchwright.vendors.error_bodies import ErrorView, error_in_success, read_error, unwrap
 from batchwright.vendors.event_streams import Stream
 from batchwright.vendors.headers import find_request_id, read_headers, read_limits, read_reset_s
 from batchwright.vendors.kinds import kind_in_success, kind_of_refusal
 from batchwright.vendors.profiles import ZERO_VALUE, Profile
-from batchwright.vendors.responses_answers import RESPONSES_DECODER, ResponsesAnswer, loose_responses
-from batchwright.vendors.usage import Charge, Usage, read_cost, read_spent, usage_from
+from batchwright.vendors.usage import read_cost, read_spent
 from batchwright.vendors.valid_text import one_line, repair
 from batchwright.wire.json_text import read_value
 from batchwright.wire.waits import bounded, parse_wait
 
-CHAT_ENDPOINTS = frozenset({"/chat/completions", "/completions"})
-RESPONSES_ENDPOINT = "/responses"
 MAX_EXCERPT_CHARS = 200
 """What is shown of a body that is no JSON: enough to recognise a proxy's error page."""
 
 
-class OtherAnswer(msgspec.Struct, gc=False):
-    """What is read of an endpoint whose answers we do not know."""
-
-    usage: Usage | None = None
-    error: Any = None
-    object: str | None = None
-    type: str | None = None
-    infrai: Charge | None = None
-
-
-_OTHER_DECODER = msgspec.json.Decoder(OtherAnswer)
 _PLAIN = Flag.PLAIN
 """An enum's member is a slow look-up in Python 3.11, and this one is needed for every answer."""
 _BROKEN = (msgspec.DecodeError, RecursionError)
@@ -60,8 +45,6 @@ _PATH_WORDS = ("invalid url", "file not found")
 COST_NAME = "x-infrai-cost-usd"
 """A header with what was charged, in USD, whoever sends it: Infrai, and this project's own service."""
 COST_HEADER = f"\n{COST_NAME}:".encode()
-
-Parsed = ChatAnswer | ResponsesAnswer | OtherAnswer
 
 
 def classify(end: HttpEnd, profile: Profile, *, endpoint: str, now_ms: int, sample: bool = False) -> Answer:
@@ -128,26 +111,22 @@ def _fault_kind(cause: FaultCause) -> FailureKind:
 
 
 def _read_success(status: int, body: bytes, *, profile: Profile, endpoint: str) -> Answer:
-    parsed = _parse(body, endpoint)
+    reader = READERS.get(endpoint, OTHER)
+    parsed = _parse(body, reader)
     if parsed is None and (mended := _without_nan(body)):
-        body, parsed = mended, _parse(mended, endpoint)
+        body, parsed = mended, _parse(mended, reader)
     if parsed is None:
         return _no_answer(status, body, profile)
     if parsed.error or parsed.object == "error" or parsed.type == "error":
         return _error_in_success(status, body, parsed=parsed, error=_decode(body), profile=profile)
-    spent = read_spent(parsed.usage)
+    spent = reader.spent(parsed.usage)
     cost_picousd = _stated_cost(parsed, profile)
-    end: Flag | FailureKind = _PLAIN
-    message = ""
-    if isinstance(parsed, ChatAnswer):
-        if chat_answers.is_ordinary(parsed):  # nearly all of them: no look at names, no look at flags
-            counts = (spent.prompt_tokens, spent.completion_tokens, spent.cached_tokens)
-            return Answer(None, _PLAIN, status, body, "", "", "", "", *counts, cost_picousd)
-        if error := chat_answers.first_error(parsed):
-            return _error_in_success(status, body, parsed=parsed, error={"error": error}, profile=profile)
-        end, message = chat_answers.ending(parsed, profile)
-    elif isinstance(parsed, ResponsesAnswer):
-        end, message = responses_answers.ending(parsed)
+    if reader.is_plain(parsed):  # nearly all of them: no look at names, no look at flags
+        counts = (spent.prompt_tokens, spent.completion_tokens, spent.cached_tokens)
+        return Answer(None, _PLAIN, status, body, "", "", "", "", *counts, cost_picousd)
+    if error := reader.inner_error(parsed):
+        return _error_in_success(status, body, parsed=parsed, error={"error": error}, profile=profile)
+    end, message = reader.ending(parsed, profile)
     return Answer(
         kind=end if isinstance(end, FailureKind) else None,
         flag=end if isinstance(end, Flag) else _PLAIN,
@@ -161,31 +140,25 @@ def _read_success(status: int, body: bytes, *, profile: Profile, endpoint: str) 
     )
 
 
-def _parse(body: bytes, endpoint: str) -> Parsed | None:
+def _parse(body: bytes, reader: AnswerReader) -> Parsed | None:
     """None for what is no JSON, and for JSON that is no object where an object is expected."""
     try:
-        if endpoint in CHAT_ENDPOINTS:
-            return CHAT_DECODER.decode(body)
-        if endpoint == RESPONSES_ENDPOINT:
-            return RESPONSES_DECODER.decode(body)
-        return _OTHER_DECODER.decode(body)
+        parsed: Parsed = reader.decode(body)
     except _BROKEN:
-        return _parse_loosely(body, endpoint)
+        return _parse_loosely(body, reader)
+    return parsed
 
 
-def _parse_loosely(body: bytes, endpoint: str) -> Parsed | None:
+def _parse_loosely(body: bytes, reader: AnswerReader) -> Parsed | None:
     value = _decode(body)
     found = unwrap(value)
     wrapped = isinstance(value, list)
-    if endpoint in CHAT_ENDPOINTS or endpoint == RESPONSES_ENDPOINT:
-        if found is None or (wrapped and not found.get("error")):
-            return None
-        return loose_responses(found) if endpoint == RESPONSES_ENDPOINT else loose_chat(found)
-    if value is None:
-        return None
-    if found is None or wrapped:
+    if value is not None and reader.takes_any and (found is None or wrapped):
         return OtherAnswer(error=found.get("error") if found is not None else None)
-    return OtherAnswer(usage=usage_from(found.get("usage")), error=found.get("error"))
+    if found is None or (wrapped and not found.get("error")):
+        return None
+    loose: Parsed = reader.loose(found)
+    return loose
 
 
 def _decode(body: bytes) -> object:

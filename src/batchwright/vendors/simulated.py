@@ -275,9 +275,10 @@ def _write_chat(request: _Request, body: bytes, fate: Fate, simulation: Simulati
 
 
 def _write_completion(request: _Request, body: bytes, fate: Fate, simulation: Simulation) -> dict[str, object]:
-    """Has no place for a refusal: such a row gets its text."""
-    text, cut = _reply(request)
-    prompt, completion, cost = _usage(body, text, simulation)
+    """An answer a prompt, and no place for a refusal: such a row gets its text."""
+    prompts = request.prompt if isinstance(request.prompt, list) and _are_texts(request.prompt) else [request.prompt]
+    replies = [_reply(msgspec.structs.replace(request, prompt=prompt)) for prompt in prompts]
+    prompt, completion, cost = _usage(body, "".join(text for text, _ in replies), simulation)
     return {
         "id": f"cmpl-simulated-{fate.number:016x}",
         "object": "text_completion",
@@ -285,11 +286,12 @@ def _write_completion(request: _Request, body: bytes, fate: Fate, simulation: Si
         "model": request.model,
         "choices": [
             {
-                "index": 0,
+                "index": at,
                 "text": text,
                 "logprobs": None,
                 "finish_reason": "length" if _is_truncated(fate, simulation, cut) else "stop",
             }
+            for at, (text, cut) in enumerate(replies)
         ],
         "usage": {
             "prompt_tokens": prompt,
@@ -327,7 +329,7 @@ def _write_response(request: _Request, body: bytes, fate: Fate, simulation: Simu
 
 
 def _write_embeddings(request: _Request, body: bytes, fate: Fate, simulation: Simulation) -> dict[str, object]:
-    texts = request.input if isinstance(request.input, list) else [request.input]
+    texts = request.input if isinstance(request.input, list) and _are_texts(request.input) else [request.input]
     prompt, _, cost = _usage(body, "", simulation)
     return {
         "object": "list",
@@ -335,6 +337,11 @@ def _write_embeddings(request: _Request, body: bytes, fate: Fate, simulation: Si
         "data": [{"object": "embedding", "index": at, "embedding": _vector(text)} for at, text in enumerate(texts)],
         "usage": {"prompt_tokens": prompt, "total_tokens": prompt, "cost": cost},
     }
+
+
+def _are_texts(values: list[object]) -> bool:
+    """Numbers are the tokens of one text."""
+    return bool(values) and not isinstance(values[0], int)
 
 
 def _vector(text: object) -> list[float]:

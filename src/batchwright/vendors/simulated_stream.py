@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from batchwright.core.endpoints import RESPONSES
+from batchwright.core.endpoints import COMPLETIONS, RESPONSES
 from batchwright.ports.http import HttpEnd, HttpReply
 from batchwright.vendors.relay import EVENT_STREAM, Relay
 
@@ -66,7 +66,20 @@ def stream_events(endpoint: str, answer: bytes, body: bytes) -> Iterator[bytes]:
         yield from _response_events(whole)
         return
     asked = msgspec.json.decode(body).get("stream_options")
-    yield from _chat_events(whole, with_usage=isinstance(asked, dict) and asked.get("include_usage") is True)
+    events = _completion_events if endpoint == COMPLETIONS else _chat_events
+    yield from events(whole, with_usage=isinstance(asked, dict) and asked.get("include_usage") is True)
+
+
+def _completion_events(whole: dict[str, Any], *, with_usage: bool) -> Iterator[bytes]:
+    usage = whole.pop("usage")
+    choices = whole.pop("choices")
+    for choice in choices:
+        for word in _words(choice["text"]):
+            yield _data(whole | {"choices": [choice | {"text": word, "finish_reason": None}]})
+        yield _data(whole | {"choices": [choice | {"text": ""}]})
+    if with_usage:
+        yield _data(whole | {"choices": [], "usage": usage})
+    yield b"data: [DONE]\n\n"
 
 
 def _chat_events(whole: dict[str, Any], *, with_usage: bool) -> Iterator[bytes]:

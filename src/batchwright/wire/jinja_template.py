@@ -23,7 +23,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from batchwright.core.errors import UsageError
 from batchwright.core.row_options import RowTemplate
 from batchwright.wire.column_names import clip, listed
-from batchwright.wire.row_checks import Problem
+from batchwright.wire.problems import Problem
 from batchwright.wire.template_bounds import BoundedEnvironment, TooMuch
 
 ROLES = ("system", "user")

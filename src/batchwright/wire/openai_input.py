@@ -16,7 +16,7 @@ from batchwright.core.errors import Finding
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.wire.json_text import BOM, mend_surrogates
-from batchwright.wire.row_checks import Problem
+from batchwright.wire.problems import Problem
 from batchwright.wire.rows import RowDecoder
 
 REQUIRED = ("custom_id", "method", "url", "body")

@@ -12,6 +12,7 @@ from batchwright.wire.json_text import mend_surrogates, one_line, string
 
 NULL = b"null"
 _NULL = Raw(NULL)
+_OUTPUT_TEXT = Raw(b'"output_text"')
 
 
 class Reply(msgspec.Struct, gc=False):
@@ -21,7 +22,8 @@ class Reply(msgspec.Struct, gc=False):
     """
 
     content: Raw = _NULL
-    """The first choice's content, as it is: a string, null, a list of parts."""
+    """The first choice's content, as it is: a string, null, a list of parts. Of embeddings the vector, or a list of
+    them in the order of the texts where several were asked for."""
     finish_reason: Raw = _NULL
     model: Raw = _NULL
     usage: Raw = _NULL
@@ -47,15 +49,23 @@ class _Answer(msgspec.Struct, gc=False):
     usage: Raw = _NULL
     output: Raw = _NULL
     """Of the responses endpoint."""
+    data: Raw = _NULL
+    """Of the embeddings endpoint."""
 
 
 class _Part(msgspec.Struct, gc=False):
-    type: str = ""
-    text: str = ""
+    type: Raw = _NULL
+    text: Raw = _NULL
 
 
 class _Item(msgspec.Struct, gc=False):
-    content: list[_Part] | None = None
+    content: Raw = _NULL
+    """A list of parts in a message; tools bring items of their own."""
+
+
+class _Vector(msgspec.Struct, gc=False):
+    embedding: Raw = _NULL
+    index: int = 0
 
 
 class _Incomplete(msgspec.Struct, gc=False):
@@ -70,6 +80,9 @@ class _Response(msgspec.Struct, gc=False):
 
 _read_answer = msgspec.json.Decoder(_Answer).decode
 _read_response = msgspec.json.Decoder(_Response).decode
+_read_parts = msgspec.json.Decoder(list[_Part]).decode
+_read_data = msgspec.json.Decoder(list[_Vector]).decode
+_read_text = msgspec.json.Decoder(str).decode
 _read_raw = msgspec.json.Decoder(Raw).decode
 
 
@@ -94,6 +107,8 @@ def read_reply(body: bytes) -> Reply:
         reply.finish_reason = first.finish_reason
     elif answer.choices is None and answer.output != _NULL:
         _read_output(text, reply)
+    elif answer.choices is None and answer.data != _NULL:
+        _read_vectors(answer.data, reply)
     return reply
 
 
@@ -115,11 +130,33 @@ def _read_output(text: bytes, reply: Reply) -> None:
         response = _read_response(text)
     except msgspec.ValidationError:
         return
-    parts = [part.text for item in response.output for part in item.content or () if part.type == "output_text"]
-    if parts:
-        reply.content = Raw(string("".join(parts)))
+    texts = [text for item in response.output for text in _texts(item.content)]
+    if texts:
+        reply.content = Raw(string("".join(texts)))
     details = response.incomplete_details
     reply.finish_reason = details.reason if details is not None else response.status
+
+
+def _texts(content: Raw) -> list[str]:
+    if bytes(content)[:1] != b"[":
+        return []
+    try:
+        parts = _read_parts(content)
+    except msgspec.ValidationError:
+        return []
+    return [_read_text(part.text) for part in parts if part.type == _OUTPUT_TEXT and bytes(part.text)[:1] == b'"']
+
+
+def _read_vectors(data: Raw, reply: Reply) -> None:
+    try:
+        vectors = _read_data(data)
+    except msgspec.ValidationError:
+        return
+    vectors.sort(key=lambda vector: vector.index)
+    if len(vectors) == 1:
+        reply.content = vectors[0].embedding
+    elif vectors:
+        reply.content = Raw(b"[%b]" % b",".join(vector.embedding for vector in vectors))
 
 
 def _as_string(body: bytes) -> bytes:

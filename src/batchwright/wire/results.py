@@ -7,6 +7,7 @@ vendor sent: an answer that is no JSON becomes a JSON string.
     ok              true, false, or null for a row that has not ended (then `state` says pending or reserved)
     cost_usd        null where nothing is known of its cost; else the known part, so that the lines of a file add up
                     to the batch's known cost
+    result.content  the answer's text; of embeddings the vector, or a list of them where the row has several texts
     region          where the vendor is, in the words of who set it up; null: nobody said
     error.cause     what the vendor (or the check of the row) said: http_status, code, param; absent if nothing
     attempts_met    what each failed attempt met, the first one first: "groq: overloaded 503"; absent if none failed

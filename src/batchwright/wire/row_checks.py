@@ -8,16 +8,15 @@ could answer is a finding, everything else is for the vendor to judge.
 from __future__ import annotations
 
 import re
-from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
-from batchwright.core.endpoints import CHAT
+from batchwright.core.pricing import NO_OUTPUT
+from batchwright.wire.endpoint_bodies import BODIES, NULL, OTHER, Body, EndpointBody, answers_asked
 from batchwright.wire.json_text import kind_of, read_value, shown
+from batchwright.wire.problems import Problem, nested_too_deeply
 
-NULL = Raw(b"null")
-"""The default of a field kept raw."""
 ELSEWHERE = (b'"image_url"', b'"file_id"', b'"file_url"')
 """Marks of input that is fetched or kept by the vendor: how many tokens it is cannot be told from the row's bytes."""
 _find_mark_end = re.compile(rb'_(?:url|id)"').search
@@ -30,83 +29,28 @@ _find_escaped_name = _ESCAPED_NAME.search
 MAX_OUTPUT_TOKENS = 2**40
 """A row's own bound is clamped here: a number with hundreds of digits is legal JSON and no bound at all."""
 
-CODES: dict[str, str] = {
-    "invalid_json_line": "the line is no JSON value",
-    "invalid_utf8": "the line is not UTF-8",
-    "invalid_type": "a value is of another type than expected: the row, its body, messages, model ...",
-    "missing_required_parameter": "the row lacks a body, or a chat body lacks messages",
-    "row_too_large": "the line is longer than one row may be",
-    "duplicate_custom_id": "an earlier line has the same custom_id",
-    "invalid_custom_id": "custom_id is no string, or too long to be a label",
-    "invalid_method": "method is another than POST",
-    "invalid_url": "url is no endpoint: an absolute address, a query, an odd path",
-    "url_mismatch": "url is another endpoint than that of the first row",
-    "unsupported_capability": "an item's capability is none that can be sent",
-    "stream_not_supported": "the row asks for a streamed answer",
-    "unroutable": "no configured vendor serves the row's model",
-    "template_not_applicable": "--prompt, --template-file or --system was given, but the row has messages of its own",
-    "missing_column": "the row lacks a column that the template names",
-    "template_failed": "the template file cannot be filled from the row's values",
-    "template_too_large": "what the template file makes of the row is too large, or takes too many steps",
-    "ragged_row": "a table's row has more or fewer fields than its header",
-    "empty_file": "the input has no rows",
-    "json_array": "the input is one JSON value over many lines instead of one object a line",
-}
-"""Every code a finding can have. Those that OpenAI's batch validation has too carry its names."""
-
-
-class Problem(NamedTuple):
-    """A finding without its line."""
-
-    code: str
-    message: str
-    param: str = ""
-
 
 class BodyFacts(msgspec.Struct, gc=False):
     model: str
     """Empty: names none."""
     output_tokens: int
-    """Its own bound times `n`; 0: none."""
+    """Its own bound times `n`; 0: none; NO_OUTPUT: its answer has no output that could cost anything."""
 
 
-class _Message(msgspec.Struct, gc=False):
-    role: str
-
-
-class _Body(msgspec.Struct, gc=False):
-    model: str | None = None
-    stream: bool | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    max_output_tokens: int | None = None
-    n: int | None = None
-    best_of: int | None = None
-    prompt: Raw = NULL
-    """/completions: a list of texts is as many answers."""
-    previous_response_id: Raw = NULL
-
-
-class _ChatBody(_Body, kw_only=True, gc=False):
-    messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
-
-
-_read_chat = msgspec.json.Decoder(_ChatBody).decode
-_read_other = msgspec.json.Decoder(_Body).decode
 _read_fields = msgspec.json.Decoder(dict[str, Raw]).decode
-_read_list = msgspec.json.Decoder(list[Raw]).decode
 _read_any = msgspec.json.Decoder().decode
 
 
 def read_body(body: bytes | Raw, endpoint: str) -> BodyFacts | None:
     """None: something is wrong or unusual, ask `explain_body`. Raises nothing."""
+    rules = BODIES.get(endpoint, OTHER)
     try:
-        found = _read_chat(body) if endpoint == CHAT else _read_other(body)
+        found = rules.read(body)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if found.stream:
+    if found.stream or found.background:
         return None
-    bound = _output_bound(found)
+    bound = _output_bound(found, rules)
     return BodyFacts(found.model or "", 0 if bound and _has_input_elsewhere(body) else bound)
 
 
@@ -121,19 +65,18 @@ def _has_input_elsewhere(body: bytes | Raw) -> bool:
     return any(mark in data for mark in ELSEWHERE) and (b"http" in data or b'"file_id"' in data)
 
 
-def _output_bound(body: _Body) -> int:
+def _output_bound(body: Body, rules: EndpointBody) -> int:
+    if not rules.bound_name:
+        return 0 if rules.unknown_input(body) else NO_OUTPUT
     bound = body.max_tokens or 0
     if body.max_completion_tokens is not None:
         bound = max(bound, body.max_completion_tokens)
     if body.max_output_tokens is not None:
         bound = max(bound, body.max_output_tokens)
-    if body.n or body.best_of:
-        bound *= max(1, body.n or 1, body.best_of or 1)
-    # A default is told by `is`, at no cost; what is not the default may still be a null that the row wrote.
-    if body.prompt is not NULL and bytes(body.prompt).lstrip()[:1] == b"[":
-        bound *= max(1, len(_read_list(body.prompt)))
-    if body.previous_response_id is not NULL and body.previous_response_id != NULL:
-        return 0  # what the vendor keeps under that name is input too, of unknown length
+    if body.n or body.best_of or body.prompt is not NULL:
+        bound *= answers_asked(body)
+    if bound and rules.unknown_input(body):
+        return 0
     return bound if 0 <= bound < MAX_OUTPUT_TOKENS else 0
 
 
@@ -143,6 +86,7 @@ def explain_body(body: bytes | Raw, endpoint: str) -> tuple[BodyFacts, list[Prob
     The body is an object. Raises nothing.
     """
     problems: list[Problem] = []
+    rules = BODIES.get(endpoint, OTHER)
     try:
         fields = _read_fields(body)
         numbers: dict[str, Raw] = {
@@ -150,23 +94,23 @@ def explain_body(body: bytes | Raw, endpoint: str) -> tuple[BodyFacts, list[Prob
         }
         model = _read_model(fields.get("model"), problems)
         _check_stream(fields.get("stream"), problems)
-        if endpoint == CHAT:
-            _check_messages(fields.get("messages"), problems)
+        rules.check(fields, problems)
         odd = any(name in fields and name not in numbers and bytes(fields[name]) != b"null" for name in _NUMBERS)
-        kept = {name: fields[name] for name in ("prompt", "previous_response_id") if name in fields}
-        bounds = _read_other(msgspec.json.encode(numbers | kept))
+        kept = {name: fields[name] for name in rules.kept if name in fields}
+        bound = _output_bound(rules.read_bounds(msgspec.json.encode(numbers | kept)), rules)
     except RecursionError:
         return BodyFacts("", 0), [nested_too_deeply("body")]
     except msgspec.DecodeError as error:
         return BodyFacts("", 0), [Problem("invalid_json_line", f"not valid JSON: {error}", "body")]
     # A vendor may read "5" as 5: what is not understood here bounds nothing.
-    unbounded = odd or _has_input_elsewhere(body)
-    return BodyFacts(model, 0 if unbounded else _output_bound(bounds)), problems
+    unbounded = (odd and bound != NO_OUTPUT) or _has_input_elsewhere(body)
+    return BodyFacts(model, 0 if unbounded else bound), problems
 
 
-def why_unbounded(body: bytes) -> str:
+def why_unbounded(body: bytes, endpoint: str) -> str:
     """Of a body that is sent and of which `BodyFacts.output_tokens` is 0: in words for people, why."""
     fields = _read_fields(body)
+    rules = BODIES.get(endpoint, OTHER)
     for name in _NUMBERS:
         value = fields.get(name, NULL)
         if value == NULL:
@@ -175,17 +119,14 @@ def why_unbounded(body: bytes) -> str:
         if type(found) is not int or (name in _BOUNDS and not 1 <= found < MAX_OUTPUT_TOKENS):
             most = f"{MAX_OUTPUT_TOKENS - 1:,}"
             return f"{name} is {bytes(value).decode('utf-8', 'replace')[:40]}, and not a whole number from 1 to {most}"
-    if fields.get("previous_response_id", NULL) != NULL:
-        return "previous_response_id stands for input of unknown length"
+    kept = {name: fields[name] for name in rules.kept if name in fields}
+    if unknown := rules.unknown_input(rules.read_bounds(msgspec.json.encode(kept))):
+        return unknown
     if _has_input_elsewhere(body):
         return "some of its input is kept elsewhere and of unknown length"
     if any(fields.get(name, NULL) != NULL for name in _BOUNDS):
         return "its bound times the number of answers is beyond reason"
-    return "it has no max_tokens"
-
-
-def nested_too_deeply(param: str) -> Problem:
-    return Problem("invalid_json_line", "brackets are nested too deeply to be read", param)
+    return f"it has no {rules.bound_name}"
 
 
 _BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
@@ -228,41 +169,3 @@ def _check_stream(value: Raw | None, problems: list[Problem]) -> None:
         problems.append(
             Problem("invalid_type", f"stream must be false or absent, got {kind_of(text)} {shown(text)}", "body.stream")
         )
-
-
-def _check_messages(value: Raw | None, problems: list[Problem]) -> None:
-    if value is None:
-        problems.append(
-            Problem(
-                "missing_required_parameter",
-                "a chat body needs messages: a non-empty list of objects with a role",
-                "body.messages",
-            )
-        )
-        return
-    kind = kind_of(bytes(value))
-    if kind != "array":
-        problems.append(
-            Problem("invalid_type", f"messages must be a non-empty array of objects, got {kind}", "body.messages")
-        )
-        return
-    messages = _read_list(value)
-    if not messages:
-        problems.append(Problem("invalid_type", "messages is empty; at least one message is needed", "body.messages"))
-    for position, message in enumerate(messages):
-        problem = _message_problem(bytes(message), f"messages[{position}]")
-        if problem is not None:
-            problems.append(problem)
-            return
-
-
-def _message_problem(message: bytes, name: str) -> Problem | None:
-    kind = kind_of(message)
-    if kind != "object":
-        return Problem("invalid_type", f"{name} must be an object, got {kind}", f"body.{name}")
-    role = _read_fields(message).get("role")
-    if role is None:
-        return Problem("missing_required_parameter", f"{name} needs a role", f"body.{name}.role")
-    if kind_of(bytes(role)) != "string":
-        return Problem("invalid_type", f"{name}.role must be a string, got {kind_of(bytes(role))}", f"body.{name}.role")
-    return None

@@ -10,7 +10,8 @@ from msgspec import Raw
 
 from batchwright.core.endpoints import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, BadEndpoint, normal_endpoint
 from batchwright.wire.json_text import kind_of, shown
-from batchwright.wire.row_checks import BodyFacts, Problem, nested_too_deeply
+from batchwright.wire.problems import Problem, nested_too_deeply
+from batchwright.wire.row_checks import BodyFacts
 
 MAX_CUSTOM_ID_CHARS = 512
 """Labels in use are under 64 characters; this bounds what an index and every result line carry."""

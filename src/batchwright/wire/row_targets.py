@@ -8,7 +8,7 @@ import msgspec
 
 from batchwright.core.batch_spec import Destination, Routes
 from batchwright.core.routes import AUTO, NO_ROUTES, Route, Step, find_route, local_model
-from batchwright.wire.row_checks import Problem
+from batchwright.wire.problems import Problem
 
 MAX_MODELS = 10_000
 """Remembered; a file with more distinct names only pays for looking again."""

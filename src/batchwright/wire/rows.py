@@ -30,9 +30,11 @@ from batchwright.core.errors import Finding, UsageError
 from batchwright.core.records import InputRow
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
+from batchwright.wire.endpoint_bodies import BODIES, OTHER
 from batchwright.wire.json_text import BOM, kind_of, mend_surrogates, read_value
 from batchwright.wire.messages import MessageMaker, messages, open_template
-from batchwright.wire.row_checks import BodyFacts, Problem, explain_body, nested_too_deeply, read_body
+from batchwright.wire.problems import Problem, nested_too_deeply
+from batchwright.wire.row_checks import BodyFacts, explain_body, read_body
 from batchwright.wire.row_shapes import (
     MAX_CUSTOM_ID_CHARS,
     Parts,
@@ -100,6 +102,8 @@ class RowDecoder:
         self._jinja = open_template(options)
         self._model = options.model or model
         self._params: dict[str, Raw] = {name: _param(name, value) for name, value in params.items()}
+        self._endpoint_params: dict[str, dict[str, Raw]] = {}
+        """As they are called at an endpoint; filled as rows name it."""
         self._targets = Targets(options.destinations, options.routes)
         self._makers: dict[tuple[str, ...], MessageMaker] = {}
         self._url = ""
@@ -316,13 +320,23 @@ class RowDecoder:
     def _fill(self, body: bytes, model: str, facts: BodyFacts, endpoint: str) -> tuple[bytes, BodyFacts]:
         """The body with what it lacks. Its own fields keep their bytes; nothing it has is replaced but a prefix."""
         fields = read_fields(body)
-        missing = {name: value for name, value in self._params.items() if not _has(fields, name)}
+        missing = {name: value for name, value in self._params_at(endpoint).items() if not _has(fields, name)}
         if model != facts.model:
             missing["model"] = Raw(encode(model))
         if not missing:
             return body, facts
         body = encode(fields | missing)
         return body, read_body(body, endpoint) or explain_body(body, endpoint)[0]
+
+    def _params_at(self, endpoint: str) -> dict[str, Raw]:
+        """The bound of output has another name at some endpoints, and none where there is no output to bound."""
+        found = self._endpoint_params.get(endpoint)
+        if found is None:
+            name = BODIES.get(endpoint, OTHER).bound_name
+            found = {name if given == OTHER.bound_name else given: value for given, value in self._params.items()}
+            found.pop("", None)
+            self._endpoint_params[endpoint] = found
+        return found
 
     def _read_url(self, url: str) -> str:
         """Empty for what is no endpoint."""
@@ -366,11 +380,11 @@ def _param(name: str, value: object) -> Raw:
         raise UsageError(f"--param {name}: {value!r} cannot be written as JSON in UTF-8: {error}") from None
 
 
-_SAME_BOUND = frozenset({"max_tokens", "max_completion_tokens"})
+_SAME_BOUND = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
 
 
 def _has(fields: dict[str, Raw], name: str) -> bool:
-    """Whether a body has a parameter; the two names of the output bound are one, and no vendor takes both."""
+    """Whether a body has a parameter; the names of the output bound are one, and no vendor takes two of them."""
     return name in fields or (name in _SAME_BOUND and not _SAME_BOUND.isdisjoint(fields))
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Raw
 
+from batchwright.wire.endpoint_bodies import NULL
 from batchwright.wire.json_text import kind_of
-from batchwright.wire.row_checks import NULL, explain_body, read_body
+from batchwright.wire.row_checks import explain_body, read_body
 from batchwright.wire.row_shapes import encode, read_fields
 
 
@@ -27,7 +28,7 @@ class CallFacts:
     """Empty: names none."""
     stream: bool
     output_tokens: int
-    """Its own bound on output tokens, times `n`; 0: none that is known."""
+    """As `InputRow.output_tokens`."""
 
 
 class _Top(msgspec.Struct, gc=False):

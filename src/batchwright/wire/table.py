@@ -16,7 +16,7 @@ from dataclasses import replace
 from batchwright.core.errors import UsageError
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
-from batchwright.wire.row_checks import Problem
+from batchwright.wire.problems import Problem
 from batchwright.wire.row_shapes import MAX_CUSTOM_ID_CHARS, encode
 from batchwright.wire.rows import RowDecoder
 
