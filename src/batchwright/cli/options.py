@@ -205,6 +205,43 @@ def row_options(function: F) -> F:
     )(function)
 
 
+NEWEST = "the file's own"
+"""What `--reuse` without a batch means."""
+
+
+def _batch_or_none(context: click.Context, parameter: click.Parameter, value: str | None) -> bool | str | None:
+    """True: no batch was named. What follows `--reuse` is taken for one, and may be the FILE."""
+    if value is None or value == NEWEST:
+        return None if value is None else True
+    digits = value.removeprefix("batch_")
+    if value == "@last" or (digits and set(digits) <= set("0123456789abcdef")):
+        return value
+    raise click.BadParameter(
+        f"expected the id of a batch, or nothing, found {value!r}; give FILE before --reuse",
+        ctx=context,
+        param=parameter,
+    )
+
+
+def reuse_options(function: F) -> F:
+    return _all(
+        click.option(
+            "--reuse",
+            metavar="[ID]",
+            is_flag=False,
+            flag_value=NEWEST,
+            callback=_batch_or_none,
+            help="Rows with the same request keep the answer of an earlier batch of this FILE (or of this batch), at "
+            "no cost; others are asked. Give it behind FILE. [default: off]",
+        ),
+        click.option(
+            "--cache",
+            is_flag=True,
+            help="The same with the answers of all batches here, each for one row at most. [default: off]",
+        ),
+    )(function)
+
+
 def pace_options(function: F) -> F:
     return _all(
         click.option(

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     "--skip-invalid", is_flag=True, help="Rows that cannot be sent count as failed rows. [default: refuse all]"
 )
 @click.option("--fresh", is_flag=True, help="Start anew even if this very run exists. [default: go on with it]")
+@options.reuse_options
 @click.option("-n", "--dry-run", is_flag=True, help="Check the rows and show the plan; nothing is sent. [default: off]")
 @options.transport_option
 @options.outcome_options
@@ -134,6 +135,8 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
         limit=given["limit"] or 0,
         skip_invalid=given.get("skip_invalid", False),
         fresh=given.get("fresh", False),
+        reuse=given.get("reuse"),
+        cache=given.get("cache", False),
         allow_unpriced=given.get("allow_unpriced", False),
         on_gate=_on_gate(given),
     )

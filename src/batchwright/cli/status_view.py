@@ -19,6 +19,7 @@ from batchwright.runner.standing import (
     cost_json,
     ends_without_success,
     is_at_service,
+    kept_text,
     left_text,
     standing_json,
     state_text,
@@ -61,6 +62,7 @@ def status_facts(status: BatchStatus, command: Sequence[str] = ()) -> list[tuple
         *((name, screen.count_cell(number)) for name, number in ends_without_success(counts)),
         ("open", screen.count_cell(counts.open)),
         *((name, screen.count_cell(number)) for name, number in _by_name(status).items()),
+        ("reused", screen.text_cell(kept_text(status.spec.kept) if status.spec.kept is not None else "")),
         ("cost_usd", screen.cost_cell(tally.cost_picousd, complete=cost_is_complete(status))),
         ("answers_without_price", screen.count_cell(tally.unpriced)),
         ("answers_without_usage", screen.count_cell(tally.no_usage)),
@@ -111,6 +113,7 @@ _ONLY_IF_ANY = frozenset(
     {
         "round",
         "left_as_before",
+        "reused",
         "cancelled",
         "expired",
         "stopped",

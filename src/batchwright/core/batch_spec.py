@@ -122,6 +122,25 @@ def place_digest(destination: Destination) -> str:
     return hashlib.blake2s(msgspec.json.encode(place), digest_size=4).hexdigest()
 
 
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch took over of the answers that were there when it began, in rows."""
+
+    reused: int
+    """Have the answer of an earlier batch that was asked for: of the same file, or named."""
+    cached: int
+    """Have that of any other batch."""
+    again: int
+    """Were in one of those that was asked for, and had no answer there that is taken over."""
+    changed: int
+    """As many of the others as the newest of those batches has rows that are none of these."""
+    new: int
+    """All other rows."""
+
+    @property
+    def answers(self) -> int:
+        return self.reused + self.cached
+
+
 class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a batch was submitted with. Durable, one JSON value; nothing in it is a secret."""
 
@@ -155,6 +174,8 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Total time of one attempt; 0: the default."""
     metadata: dict[str, str] = {}
     """The caller's own words about it; nothing here reads them."""
+    kept: Kept | None = None
+    """Set where a run was asked to take answers over."""
     csv_columns: tuple[str, ...] = ()
     """The input's own columns, in order, where it is a table."""
     csv_delimiter: str = ""

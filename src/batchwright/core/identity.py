@@ -1,4 +1,4 @@
-"""What tells inputs apart: a batch's identity, and short hashes of custom ids, for look-ups."""
+"""What tells inputs apart: a batch's identity, hashes of requests, and short ones of custom ids, for look-ups."""
 
 from __future__ import annotations
 
@@ -33,6 +33,16 @@ def hash_custom_ids(custom_ids: Iterable[str | None]) -> bytes:
         digest = state.digest()
         hashes.append(digest if digest != NO_CUSTOM_ID else b"\x01" + bytes(CUSTOM_ID_HASH_BYTES - 1))
     return b"".join(hashes)
+
+
+def request_hash(endpoint: str, way: bytes, body: bytes) -> bytes:
+    """What tells one request from another: where it goes below the vendor's address, which vendor that is (`way`, any
+    text that differs where the way does), and its body in canonical form (`wire.canonical_body`)."""
+    digest = hashlib.blake2b(
+        b"%d:%b%d:%b" % (len(endpoint), endpoint.encode(), len(way), way), digest_size=IDENTITY_BYTES
+    )
+    digest.update(body)
+    return digest.digest()
 
 
 def batch_identity(input_digest: str, options: Mapping[str, str]) -> str:

@@ -71,6 +71,11 @@ class Record(msgspec.Struct, array_like=True, gc=False):
     lane: int = -1
     """Index into the segment's lanes of where a row of a route was sent last, once it had left its first choice or
     failed there; -1: to its first choice."""
+    reused: str = ""
+    """The batch whose attempts got this answer, where it was taken over from there at no cost; empty: it is of this
+    batch's own."""
+    reused_row: int = -1
+    """Of such an answer: the request_index of the row there that got it."""
 
 
 def known_picousd(record: Record | None) -> int | None:

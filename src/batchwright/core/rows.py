@@ -20,6 +20,8 @@ class SourceRow(msgspec.Struct, gc=False):
     """It is to be sent, and nothing says what it can cost at most: it has no bound on its output, or no price."""
     also: tuple[Finding, ...] = ()
     """What else is wrong with the same row."""
+    kept: Record | None = None
+    """The answer that it has already, of an earlier batch: it is not sent."""
 
 
 class RowView(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from batchwright.core import row_map
 from batchwright.core.errors import BatchwrightError, Finding
 from batchwright.core.failures import FailureKind
@@ -168,7 +170,7 @@ class Cutter:
 
 
 def _bytes_of(source: SourceRow) -> int:
-    return len(source.row.body) + len(source.row.columns)
+    return len(source.row.body) + len(source.row.columns) + (len(source.kept.body) if source.kept is not None else 0)
 
 
 def _lanes(batch: NewBatch) -> RouteLanes:
@@ -200,8 +202,12 @@ def make_segment(
     unbounded = 0
     for position, source in enumerate(sources):
         if source.finding is None:
-            unbounded += source.unbounded
             source.row.lane = lanes.setdefault(source.lane, len(lanes))
+            if source.kept is not None:
+                byte_map[position] = source.kept.byte
+                records.append(msgspec.structs.replace(source.kept, row=position, ended_at_ms=place.now_ms))
+                continue
+            unbounded += source.unbounded
         else:
             byte_map[position] = byte = _byte_of(source.finding)
             finding = replace(source.finding, request_index=place.first_index + position)
@@ -218,7 +224,7 @@ def make_segment(
         lane_set="\n".join(sorted(lanes)),
         records=pack_records(records) if records else b"",
         id_hashes=b"" if custom_ids.count(None) == len(custom_ids) else hash_custom_ids(custom_ids),
-        worst_picousd=sum(source.row.worst_picousd for source in sources),
+        worst_picousd=sum(source.row.worst_picousd for source in sources if source.kept is None),
         unbounded=unbounded,
     )
 

@@ -65,6 +65,8 @@ class Options(TypedDict, total=False):
     mixed_endpoints: bool
     skip_invalid: bool
     fresh: bool
+    reuse: bool | str
+    cache: bool
     force: bool
     strict: bool
     concurrency: int
@@ -96,6 +98,8 @@ _OF_THE_RUN = {
     "mixed_endpoints",
     "skip_invalid",
     "fresh",
+    "reuse",
+    "cache",
     "allow_unpriced",
     "on_gate",
     "metadata",

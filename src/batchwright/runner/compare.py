@@ -21,6 +21,7 @@ from batchwright.runner.source import CHUNK_ROWS, Source, open_source
 
 MAX_COMPARED_ROWS = 20_000
 """About half a second. Of a larger file this many from its beginning are compared, and the text says so."""
+REUSE_WORD = "Starting anew. (With --fresh --reuse, rows that are the same keep their answers.)"
 MAX_SHOWN_OPTIONS = 5
 MAX_SHOWN_VALUE = 60
 WAY_BOUNDS = (MAX_SHOWN_VALUE, 300, 300)
@@ -47,7 +48,8 @@ async def differences_texts(
         parts.append("the file has changed" if parts else await _rows_text(request, batch, batches))
     if not parts:
         return ()
-    return (f"{batch.batch_id} was made of the same file, but {'; '.join(parts)}. Starting anew.",)
+    anew = "Starting anew." if request.reuse.of_file else REUSE_WORD
+    return (f"{batch.batch_id} was made of the same file, but {'; '.join(parts)}. {anew}",)
 
 
 def _way_text(source: Source, batch: BatchStatus, now: Directions, *, whole: bool) -> str:

@@ -58,6 +58,8 @@ class Gathered:
     """Rows with an answer that came without usage."""
     rows_died_with: int = 0
     """Rows that were out, or set aside to be sent, when a worker died."""
+    rows_reused: int = 0
+    """Rows with an answer that was taken over from another batch."""
     may_have_been_sent: int = 0
     """Of the cancelled, expired and stopped rows."""
     models_unpriced: set[str] = field(default_factory=set)
@@ -78,6 +80,8 @@ class Gathered:
                         self.models_unpriced.add(view.input.model if own else view.input.named_model)
                 if record.no_usage:
                     self.rows_no_usage += 1
+                if record.reused:
+                    self.rows_reused += 1
                 if record.deaths:
                     self.rows_died_with += 1
             if byte >= first_failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from batchwright.core.errors import UsageError
 from batchwright.core.rows import SourceRow
@@ -15,12 +16,18 @@ from batchwright.runner.source import Source
 from batchwright.runner.unnamed import names_no_model
 from batchwright.runner.unused import vendor_of
 
+if TYPE_CHECKING:
+    from batchwright.runner.reuse import KeptAnswers
+
 
 class TakeIn:
     """One reading of one source, in whatever thread `submit` reads it."""
 
-    def __init__(self, source: Source, seams: Seams, *, unset_keys: Mapping[str, str]) -> None:
-        """`unset_keys`: by vendor, as `RunRequest` has it."""
+    def __init__(
+        self, source: Source, seams: Seams, *, unset_keys: Mapping[str, str], kept: KeptAnswers | None = None
+    ) -> None:
+        """`unset_keys`: by vendor, as `RunRequest` has it. `kept`: what rows have an answer of already."""
+        self._kept = kept
         self._source, self._seams = source, seams
         self._unset_keys = unset_keys
         self._waiting: Counter[str] = Counter()
@@ -36,7 +43,8 @@ class TakeIn:
     def rows(self) -> Iterator[Sequence[SourceRow]]:
         """Raises what `Source.chunks` raises, Interrupted, and at the end UsageError where rows would wait for a key:
         whoever takes them in is the one who sends them."""
-        for chunk in self._source.chunks():
+        chunks = self._source.chunks()
+        for chunk in chunks if self._kept is None else self._kept.given(chunks):
             if self._seams.interrupts.count:
                 raise Interrupted
             self._rows += len(chunk)
@@ -44,7 +52,7 @@ class TakeIn:
             self.vendors.update(vendor_of(row.lane) for row in chunk)
             self.unnamed.update(row.lane for row in chunk if names_no_model(row.lane))
             if self._unset_keys:
-                self._waiting.update(vendor_of(row.lane) for row in chunk if not row.row.route)
+                self._waiting.update(vendor_of(row.lane) for row in chunk if not row.row.route and row.kept is None)
             self._seams.display.reading(self._rows)
             yield chunk
         if texts := [self._lacking(vendor) for vendor in self._waiting if vendor in self._unset_keys]:

@@ -78,6 +78,14 @@ def _row_differences(status: BatchStatus, gathered: Gathered) -> list[str]:
         if told != counted:
             name = row_map.name_of(byte)
             found.append(f"{name}: the tallies say {count_text(told)}, the rows {count_text(counted)}")
+    kept = status.spec.kept
+    taken_over = 0 if kept is None else kept.answers
+    # A retry may have asked some of these again.
+    if gathered.rows_reused > taken_over or (not status.round and gathered.rows_reused != taken_over):
+        found.append(
+            f"{count_text(gathered.rows_reused)} rows have the answer of another batch, "
+            f"{count_text(taken_over)} were taken over"
+        )
     if gathered.cost_picousd != status.tally.cost_picousd:
         found.append(
             f"cost: the tallies say {usd_text(status.tally.cost_picousd)} USD, "

@@ -25,7 +25,7 @@ from batchwright.core.row_options import RowOptions
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
 from batchwright.runner.figures import count_text, money_text, plural, shown_text
-from batchwright.runner.request import Delivery, RunRequest
+from batchwright.runner.request import Delivery, Reuse, RunRequest
 
 
 class Step(StrEnum):
@@ -177,6 +177,8 @@ def kept_as_submitted(request: RunRequest, batch: BatchStatus) -> list[str]:
         kept.append("--no-gate")
     elif request.gate and GateRule(request.on_gate) is not spec.gate:
         kept.append(f"--on-gate {spec.gate.value} (not {request.on_gate.value})")
+    if request.reuse != Reuse() and spec.kept is None:
+        kept.append("no answers taken over (with --fresh too, a new batch does)")
     if request.deadline_s:
         kept.append("its deadline" if batch.deadline_ms else "no deadline (not --deadline)")
     return [f"It keeps what it was submitted with: {', '.join(kept)}."] if kept else []

@@ -25,6 +25,7 @@ from batchwright.runner.standing import (
     cost_json,
     ends_without_success,
     flags_text,
+    kept_text,
     left_text,
     standing_json,
     state_text,
@@ -122,6 +123,8 @@ def _fact_lines(report: Report) -> list[str]:
         lines.append(f"stopped by the gate: the first {GATE_ROWS} rows all failed in the same way")
     if left := left_text(status):
         lines.append(left)
+    if status.spec.kept is not None:
+        lines.append(f"taken over from earlier batches, at no cost here: {kept_text(status.spec.kept)}")
     if report.may_have_been_sent:
         lines.append(
             f"{plural(report.may_have_been_sent, 'row')} of those cut off may have been sent, and billed by the vendor"

@@ -47,6 +47,18 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """Whose answers a batch takes over when it begins, for rows with the same request."""
+
+    of_file: bool = False
+    """Those of earlier batches of the same file; """
+    batch: str = ""
+    """with an id, or a prefix of one, those of this batch alone."""
+    cache: bool = False
+    """Also those of all other batches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     source: str | Path | Iterable[object]
     """A path, "-" for standard input, or rows from the library (dicts, or bytes/str of one JSON object each)."""
@@ -63,6 +75,7 @@ class RunRequest:
     """Rows that cannot be sent end as failed; else one of them refuses the whole input."""
     fresh: bool = False
     """A new batch, even if this very run exists."""
+    reuse: Reuse = Reuse()
     max_attempts: int = 5
     max_cost_picousd: int = -1
     """-1: no cap."""

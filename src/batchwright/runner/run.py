@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
 
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.batch_state import BatchState
@@ -34,12 +37,15 @@ from batchwright.runner.outcome import (
 )
 from batchwright.runner.plan import Plan, Step
 from batchwright.runner.report import NOTHING_DONE
-from batchwright.runner.request import Delivery, Pace, RunRequest
+from batchwright.runner.request import Delivery, Pace, Reuse, RunRequest
 from batchwright.runner.same_way import going_the_same_way
 from batchwright.runner.seams import HeldElsewhere, HeldLock, Seams
 from batchwright.runner.source import Source, as_text, open_source
 from batchwright.runner.unnamed import no_model_texts
 from batchwright.runner.unused import short_routes_texts, unused_texts
+
+if TYPE_CHECKING:
+    from batchwright.runner.reuse import KeptAnswers
 
 PLAN_LOCK_LOOK_S = 0.2
 LIVE_LOOKS, LIVE_LOOK_S = 4, 0.1
@@ -217,10 +223,14 @@ class _Run:
         lock = self._seams.locks.take(batch_id)
         assert not isinstance(lock, HeldElsewhere), "a fresh id that another process knows"
         self._lock = lock
-        taking = TakeIn(self._source, self._seams, unset_keys=self._request.unset_keys)
-        submit = Submit(batch_id=batch_id, spec=self._spec(), deadline_s=self._request.deadline_s)
         try:
-            submitted = await self._seams.batches.submit(submit, taking.rows())
+            with self._kept_answers() as kept:
+                if kept is not None:
+                    await kept.find(self._path)
+                taking = TakeIn(self._source, self._seams, unset_keys=self._request.unset_keys, kept=kept)
+                spec = self._spec() if kept is None else msgspec.structs.replace(self._spec(), kept=kept.kept)
+                submit = Submit(batch_id=batch_id, spec=spec, deadline_s=self._request.deadline_s)
+                submitted = await self._seams.batches.submit(submit, taking.rows())
         except BaseException:
             self._release()
             raise
@@ -230,7 +240,16 @@ class _Run:
         destinations = self._request.rows.destinations
         unused = unused_texts(taking.vendors, destinations, self._request.asked_for)
         unused += short_routes_texts(taking.vendors, self._request.rows.directions)
-        return batch_id, [told, *self._source.notes, *no_model_texts(taking.unnamed, destinations), *unused]
+        reused = kept.texts if kept is not None else []
+        return batch_id, [told, *reused, *self._source.notes, *no_model_texts(taking.unnamed, destinations), *unused]
+
+    def _kept_answers(self) -> AbstractContextManager[KeptAnswers | None]:
+        reuse = self._request.reuse
+        if reuse == Reuse():
+            return contextlib.nullcontext()
+        from batchwright.runner.reuse import KeptAnswers  # with SQLite, which nobody else needs here
+
+        return KeptAnswers(self._source, self._request.rows.directions, reuse, self._seams)
 
     def _spec(self) -> BatchSpec:
         request = self._request

@@ -197,6 +197,11 @@ class Source:
                     row.finding = self._placed(row.finding)
             yield rows
 
+    def look(self) -> Iterator[list[SourceRow]]:
+        """The rows as `chunks` will give them out, those with a finding too, to be looked at before; reads the whole
+        input. Raises InputRefused where it cannot be read."""
+        return self._marked_chunks() if self._skip_invalid else self._pass(None)
+
     def models(self) -> Iterator[set[str]]:
         """The models of the rows that can be sent, as they are named or get one by --model, a chunk at a time; reads
         the whole input. Raises InputRefused where it cannot be read."""

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from batchwright.core import row_map
+from batchwright.core.batch_spec import Kept
 from batchwright.core.batch_state import BatchState, Counts
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.gate import GATE_ROWS
@@ -53,6 +54,14 @@ def flags_text(flags: dict[Flag, int]) -> str:
     return ", ".join(f"{count_text(count)} {flag.value}" for flag, count in flags.items())
 
 
+def kept_text(kept: Kept) -> str:
+    """ "9,988 rows reused, 3 asked again, 7 changed, 2 new"."""
+    parts = [f"{plural(kept.reused, 'row')} reused"] if kept.reused or not kept.cached else []
+    parts += [f"{plural(kept.cached, 'row')} answered from the cache"] if kept.cached else []
+    others = (("asked again", kept.again), ("changed", kept.changed), ("new", kept.new))
+    return ", ".join([*parts, *(f"{count_text(rows)} {word}" for word, rows in others if rows)])
+
+
 def is_idle(status: BatchStatus) -> bool:
     """Its state says that it moves, but nobody works on it: its `run` was interrupted or killed, or no `work` has come
     to it yet. (A paused batch says so itself.)"""
@@ -89,6 +98,7 @@ def standing_json(status: BatchStatus) -> dict[str, Any]:
         **dict(ends_without_success(counts)),
         "open": counts.open,
         "flags": {flag.value: count for flag, count in flags_of(status).items()},
+        "reused": None if status.spec.kept is None else msgspec.structs.asdict(status.spec.kept),
         "tokens": {
             "prompt": tally.prompt_tokens,
             "completion": tally.completion_tokens,

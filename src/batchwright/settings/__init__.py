@@ -22,7 +22,7 @@ from batchwright.core.routes import model_of_file
 from batchwright.core.row_options import RowOptions
 from batchwright.runner.object_inputs import OpenObjects
 from batchwright.runner.progress import ProgressKind
-from batchwright.runner.request import Delivery, Pace, RunRequest
+from batchwright.runner.request import Delivery, Pace, Reuse, RunRequest
 from batchwright.runner.template_files import open_template
 from batchwright.settings import endpoints, layers, routes
 from batchwright.settings.endpoints import VendorLimits
@@ -199,6 +199,8 @@ class Settings:
         limit: int = 0,
         skip_invalid: bool = False,
         fresh: bool = False,
+        reuse: bool | str | None = None,
+        cache: bool = False,
         allow_unpriced: bool = False,
         on_gate: str = OnGate.PAUSE.value,
         metadata: Mapping[str, str] | None = None,
@@ -227,6 +229,7 @@ class Settings:
             unset_keys={place.vendor: place.key_env for place in self.destinations if self.lacks_key(place)},
             skip_invalid=skip_invalid,
             fresh=fresh,
+            reuse=Reuse(of_file=bool(reuse), batch=reuse if isinstance(reuse, str) else "", cache=cache),
             max_attempts=self.max_attempts,
             max_cost_picousd=self.max_cost_picousd,
             allow_unpriced=allow_unpriced,

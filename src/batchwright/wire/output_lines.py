@@ -31,7 +31,8 @@ def line_writer(form: OutputFormat, batch_id: str, spec: BatchSpec) -> tuple[byt
         case OutputFormat.CSV:
             from batchwright.wire.table_lines import TableLines
 
-            table = TableLines(spec.csv_columns, delimiter=spec.csv_delimiter or ",", mark=spec.csv_mark)
+            delimiter, reused = spec.csv_delimiter or ",", spec.kept is not None
+            table = TableLines(spec.csv_columns, delimiter=delimiter, mark=spec.csv_mark, reused=reused)
             return table.header(), table.line
         case _:
             assert_never(form)

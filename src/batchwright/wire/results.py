@@ -10,6 +10,7 @@ vendor sent: an answer that is no JSON becomes a JSON string.
     result.content  the answer's text; of embeddings the vector, or a list of them where the row has several texts
     region          where the vendor is, in the words of who set it up; null: nobody said
     error.cause     what the vendor (or the check of the row) said: http_status, code, param; absent if nothing
+    reused_from     of an answer that was taken over: the batch and the row there that got it, and that it cost
     attempts_met    what each failed attempt met, the first one first: "groq: overloaded 503"; absent if none failed
     response        the vendor's whole last answer; absent if there was none
 """
@@ -91,7 +92,7 @@ def _success(view: RowView, record: Record, reply: Reply, *, flags: bytes, regio
         reply.model,
         b',"usage":',
         reply.usage,
-        b'},"flags":%b,"attempts":%d%b' % (flags, record.attempts, _met(record)),
+        b'},"flags":%b,"attempts":%d%b%b' % (flags, record.attempts, _reused(record), _met(record)),
     )
 
 
@@ -121,6 +122,14 @@ def _label(view: RowView) -> bytes:
     row = view.input
     label = b"" if row.custom_id is None else b'"custom_id":%b,' % string(row.custom_id)
     return label if row.source_index < 0 else b'%b"source_index":%d,' % (label, row.source_index)
+
+
+def _reused(record: Record) -> bytes:
+    """Where an answer was taken over from; nothing for one of the batch's own."""
+    if not record.reused:
+        return b""
+    place = (string(record.reused), record.reused_row)
+    return b',"reused_from":{"batch_id":%b,"request_index":%d}' % place
 
 
 def _met(record: Record) -> bytes:

@@ -35,6 +35,9 @@ ADDED = (
 WITHOUT_COLUMNS = ("request_index", "custom_id")
 """What stands first for rows that did not come from a table."""
 
+REUSED = "reused_from"
+"""Before the others, where the batch has taken answers over: the batch that got it; empty: this one."""
+
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 _read_columns = msgspec.json.Decoder(dict[str, str]).decode
@@ -43,14 +46,17 @@ _read_any = msgspec.json.Decoder().decode
 
 class TableLines:
     """Writes one table. `columns`, `delimiter` and `mark` are the input's own (`BatchSpec.csv_columns`, ...); without
-    columns the input was no table."""
+    columns the input was no table. `reused`: some answers were taken over."""
 
-    def __init__(self, columns: Sequence[str], *, delimiter: str = ",", mark: bool = False) -> None:
+    def __init__(
+        self, columns: Sequence[str], *, delimiter: str = ",", mark: bool = False, reused: bool = False
+    ) -> None:
         self._own = tuple(columns)
+        self._reused = reused
         first = self._own or WITHOUT_COLUMNS
         taken = set(first)
         added = []
-        for name in ADDED:
+        for name in (REUSED, *ADDED) if reused else ADDED:
             free = name
             number = 2
             while free in taken:
@@ -73,6 +79,8 @@ class TableLines:
             fields = [kept.get(name, "") for name in self._own]
         else:
             fields = [str(view.request_index), view.input.custom_id or ""]
+        if self._reused:
+            fields.append(view.record.reused if view.record is not None else "")
         return self._line(fields + _added(view))
 
     def _line(self, fields: list[str]) -> bytes:
