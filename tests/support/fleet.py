@@ -107,6 +107,9 @@ class _Desk:
         self._vendor, self._name = vendor, name
         self.dead = False
 
+    def keeps_prefixes(self, destination: Destination) -> bool:
+        return False
+
     def lacks(self, destination: Destination) -> str:
         return ""
 

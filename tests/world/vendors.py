@@ -221,6 +221,9 @@ class HouseVendors:
         self._world = world
         self._process = process
 
+    def keeps_prefixes(self, destination: Destination) -> bool:
+        return False
+
     def lacks(self, destination: Destination) -> str:
         if destination.vendor in self._process.lacks:
             self._world.coverage.hit(Fault.MISSING_KEY)

@@ -63,6 +63,12 @@ if TYPE_CHECKING:
 )
 @click.option("--fresh", is_flag=True, help="Start anew even if this very run exists. [default: go on with it]")
 @options.reuse_options
+@click.option(
+    "--group-prefix/--no-group-prefix",
+    default=None,
+    help="Send rows whose prompts begin alike one after another; the answers stay in the order of the rows. "
+    "[default: on for the local model, and for vendors of the profile llamacpp]",
+)
 @click.option("-n", "--dry-run", is_flag=True, help="Check the rows and show the plan; nothing is sent. [default: off]")
 @options.transport_option
 @options.outcome_options
@@ -135,6 +141,7 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
         limit=given["limit"] or 0,
         skip_invalid=given.get("skip_invalid", False),
         fresh=given.get("fresh", False),
+        group_prefix=given.get("group_prefix"),
         reuse=given.get("reuse"),
         cache=given.get("cache", False),
         allow_unpriced=given.get("allow_unpriced", False),

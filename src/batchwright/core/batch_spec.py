@@ -172,6 +172,8 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     tpm: int = 0
     timeout_s: float = 0.0
     """Total time of one attempt; 0: the default."""
+    group_prefix: bool | None = None
+    """Rows whose prompts begin alike are sent one after another; None: where the vendor gains by it."""
     metadata: dict[str, str] = {}
     """The caller's own words about it; nothing here reads them."""
     kept: Kept | None = None

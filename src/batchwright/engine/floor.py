@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import reduce
 
@@ -9,6 +10,7 @@ from batchwright.core import row_map
 from batchwright.core.batch_spec import Destination, LaneKey, name_of_lane
 from batchwright.core.gate import GATE_ROWS, Gate, GateRule
 from batchwright.core.lanes import Lane, LaneSettings
+from batchwright.core.prefix_order import by_prefix
 from batchwright.core.pricing import Price
 from batchwright.core.quarantine import Quarantine, covering
 from batchwright.core.routes import LOCAL
@@ -23,7 +25,16 @@ FindPrice = Callable[[Destination, str], Price | None]
 
 
 class Floor:
-    def __init__(self, *, settings: WorkerSettings, find_price: FindPrice, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        *,
+        settings: WorkerSettings,
+        find_price: FindPrice,
+        now_ms: Callable[[], int],
+        keeps_prefixes: Callable[[Destination], bool] = lambda destination: False,
+    ) -> None:
+        """`keeps_prefixes`: as in `ports.vendor.Vendors`."""
+        self._keeps_prefixes = keeps_prefixes
         self._now_ms = now_ms
         self._settings = settings
         self._find_price = find_price
@@ -80,6 +91,10 @@ class Floor:
                 if queue is None:
                     queue = self.new_queue(segment, entry.lane, now_s)
                 queue.pending.append(row)
+        wish = context.spec.group_prefix
+        for queue in segment.queues.values():
+            if self._keeps_prefixes(queue.line.desk.destination) if wish is None else wish:
+                _group(queue, claimed.first)
         return segment
 
     def new_queue(self, segment: OpenSegment, lane: int, now_s: float) -> LaneQueue:
@@ -269,6 +284,19 @@ class Floor:
         found = {(row.lane, row.route) for row in segment.rows if row is not None}
         lanes = {segment.lanes[lane] for lane, _ in found}
         return lanes.union(*(routes.get(route, ()) for _, route in found))
+
+
+def _group(queue: LaneQueue, first: Sequence[int]) -> None:
+    """Rows that begin alike one after another; those that have to go first stay there."""
+    rows = queue.segment.rows
+
+    def body_of(row: int) -> bytes:
+        entry = rows[row]
+        return b"" if entry is None else entry.body
+
+    ahead = [row for row in first if row in queue.pending]
+    others = set(queue.pending).difference(ahead)
+    queue.pending = deque([*ahead, *by_prefix(others, body_of)])
 
 
 def lane_name(key: LaneKey, destinations: Sequence[Destination]) -> str:

@@ -119,7 +119,12 @@ class Worker:
         self._urgent = False
         self._stirred = asyncio.Event()
         """It became urgent, or a desk starves."""
-        self.floor = Floor(settings=settings, find_price=parts.find_price, now_ms=parts.clock.now_ms)
+        self.floor = Floor(
+            settings=settings,
+            find_price=parts.find_price,
+            now_ms=parts.clock.now_ms,
+            keeps_prefixes=parts.vendors.keeps_prefixes,
+        )
         self.failover = Failover(self.floor)
         self.sender = Sender(
             settings=settings,

@@ -65,6 +65,7 @@ class Options(TypedDict, total=False):
     mixed_endpoints: bool
     skip_invalid: bool
     fresh: bool
+    group_prefix: bool
     reuse: bool | str
     cache: bool
     force: bool
@@ -98,6 +99,7 @@ _OF_THE_RUN = {
     "mixed_endpoints",
     "skip_invalid",
     "fresh",
+    "group_prefix",
     "reuse",
     "cache",
     "allow_unpriced",

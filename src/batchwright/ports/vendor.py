@@ -104,6 +104,9 @@ class Vendors(Protocol):
         """What keeps this process from sending there, as a sentence without its stop: a key's variable is not set;
         empty: nothing."""
 
+    def keeps_prefixes(self, destination: Destination) -> bool:
+        """Whether it answers sooner, or for less, where rows whose prompts begin alike come one after another."""
+
     async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Vendor:
         """Starts what has to be started (the local model's server); one vendor a destination and total time of an
         attempt (0: the default), however often asked.

@@ -177,6 +177,8 @@ def kept_as_submitted(request: RunRequest, batch: BatchStatus) -> list[str]:
         kept.append("--no-gate")
     elif request.gate and GateRule(request.on_gate) is not spec.gate:
         kept.append(f"--on-gate {spec.gate.value} (not {request.on_gate.value})")
+    if request.group_prefix is not None and request.group_prefix != spec.group_prefix:
+        kept.append("its order of sending (not --group-prefix or --no-group-prefix)")
     if request.reuse != Reuse() and spec.kept is None:
         kept.append("no answers taken over (with --fresh too, a new batch does)")
     if request.deadline_s:

@@ -73,6 +73,8 @@ class RunRequest:
     """By vendor, the variable of a key that is not set here."""
     skip_invalid: bool = False
     """Rows that cannot be sent end as failed; else one of them refuses the whole input."""
+    group_prefix: bool | None = None
+    """Rows whose prompts begin alike are sent one after another; None: where the vendor gains by it."""
     fresh: bool = False
     """A new batch, even if this very run exists."""
     reuse: Reuse = Reuse()

@@ -270,6 +270,7 @@ class _Run:
             rpm=request.pace.rpm,
             tpm=request.pace.tpm,
             timeout_s=request.pace.timeout_s,
+            group_prefix=request.group_prefix,
             metadata=request.metadata,
             csv_columns=self._source.columns,
             csv_delimiter=self._source.delimiter,

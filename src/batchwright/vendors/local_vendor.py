@@ -14,7 +14,7 @@ from batchwright.ports.vendor import Answer, CallListener, RelayedCall, VendorCa
 from batchwright.vendors.local_model import LocalServer, start_local_server
 from batchwright.vendors.model_files import find_model
 from batchwright.vendors.openai import OpenAIVendor
-from batchwright.vendors.profiles import find_profile
+from batchwright.vendors.profiles import LOCAL_PROFILE, find_profile
 from batchwright.vendors.registry import user_agent
 
 
@@ -53,7 +53,7 @@ async def open_local_vendor(
         http,
         base_url=server.base_url,
         key=server.key,
-        profile=find_profile("llamacpp", server.base_url),
+        profile=find_profile(LOCAL_PROFILE, server.base_url),
         clock=clock,
         agent=user_agent(),
     )

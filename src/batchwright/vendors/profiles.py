@@ -20,6 +20,8 @@ from batchwright.core.errors import UsageError
 from batchwright.core.failures import FailureKind, Flag
 
 GENERAL = "general"
+LOCAL_PROFILE = "llamacpp"
+"""Of the local model's server."""
 ZERO_VALUE = b": 0\r\n"
 """How a header line whose value is 0 ends."""
 
@@ -110,6 +112,8 @@ class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """What it charges stands in a header (`classify.COST_NAME`), which is not kept with an answer."""
     batches: BatchApi | None = None
     """None: no batch API of it is known. The general entry's is nobody else's."""
+    keeps_prefixes: bool = False
+    """It computes the common beginning of prompts once, if they come one after another."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -125,6 +129,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usage_cost_is_usd: bool
     states_cost_in_head: bool
     batches: BatchApi | None
+    keeps_prefixes: bool
     zero_needles: tuple[bytes, ...]
     """What a lower-case head contains when a remainder is 0: the one thing of the limits that must not be missed."""
 
@@ -182,6 +187,7 @@ def build_profile(name: str) -> Profile:
         usage_cost_is_usd=own.usage_cost_is_usd,
         states_cost_in_head=own.states_cost_in_head,
         batches=own.batches,
+        keeps_prefixes=own.keeps_prefixes,
         zero_needles=tuple(
             f"\n{header}{ZERO_VALUE.decode()}".encode()
             for header in (*limits.remaining_requests, *limits.remaining_tokens)

@@ -18,7 +18,7 @@ from batchwright.vendors.anthropic import AnthropicVendor
 from batchwright.vendors.batch_apis import batch_limits, open_batches
 from batchwright.vendors.listing import Listing
 from batchwright.vendors.openai import OpenAIVendor
-from batchwright.vendors.profiles import profile_of
+from batchwright.vendors.profiles import LOCAL_PROFILE, find_profile, profile_of
 from batchwright.vendors.simulated import SimulatedVendor
 
 OpenLocal = Callable[[Destination, HttpClient], Awaitable[Vendor]]
@@ -72,6 +72,20 @@ class OpenVendors:
             return f"this process simulates and sends nothing to {destination.vendor}"
         name = self._missing_key(destination)
         return f"the variable {name} with the key for {destination.vendor} is not set here" if name else ""
+
+    def keeps_prefixes(self, destination: Destination) -> bool:
+        match destination.protocol:
+            case VendorProtocol.OPENAI | VendorProtocol.ANTHROPIC:
+                try:
+                    return profile_of(destination).keeps_prefixes
+                except (ValueError, UsageError):
+                    return False  # told when it is opened
+            case VendorProtocol.LOCAL:
+                return find_profile(LOCAL_PROFILE, "").keeps_prefixes
+            case VendorProtocol.SERVICE | VendorProtocol.SIMULATED:
+                return False
+            case _:
+                assert_never(destination.protocol)
 
     def _missing_key(self, destination: Destination) -> str:
         """The name of a variable, with the file if only one will do; empty: none is missing."""
