@@ -7,7 +7,7 @@ quotes). Without one the answer is a 200 whose text is the last word of that mes
     ra=3 ra_ms=250 header="Name: value|Other: value"  headers (ra is Retry-After as written)
     times=2                     only the first two attempts behave so, then as without a script
     sleep=0.5 hold              answers later; only when the test releases
-    finish=length content=null|empty|blank|list|TEXT usage=none|zero|floats
+    finish=length content=null|empty|blank|list|TEXT usage=none|zero|floats|IN,OUT
     body=html|empty|nochoices|nochoicekey|cut|array|badutf8|surrogate|sse|wrapped|mistral|detail|redirect
     error200 toolcall refusal   a 200 with an error object, a tool call, a refusal
     drop=before|after reset halfclose hang            no answer at all
@@ -197,6 +197,9 @@ def _success(script: Script, shape: str, *, text: str, model: str) -> bytes:
             body["usage"] = {"prompt_tokens": 0, "completion_tokens": 0}
         case "floats":
             body["usage"] = {"prompt_tokens": 10.0, "completion_tokens": 2.0}
+        case str(counts) if "," in counts:
+            prompt, completion = map(int, counts.split(","))
+            body["usage"] = {"prompt_tokens": prompt, "completion_tokens": completion}
         case _:
             pass
     match shape:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from batchwright.assemble.batches import export, go_on, look_on, open_batches, run, source_rows
 from batchwright.assemble.databases import backup, check_database, upgrade_database
+from batchwright.assemble.estimating import Sampling, estimate
 from batchwright.assemble.prices import lane_prices
 from batchwright.assemble.seams import object_files
 from batchwright.assemble.working import work
 
 __all__ = [
+    "Sampling",
     "backup",
     "check_database",
+    "estimate",
     "export",
     "go_on",
     "lane_prices",

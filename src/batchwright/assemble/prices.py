@@ -28,6 +28,12 @@ class Prices:
         name = destination.vendor if is_named else destination.protocol
         return self.load().price(name, model, destination.base_url)
 
+    def batch(self, destination: Destination, model: str) -> Price | None:
+        """Of the vendor's own batches, where the data has that price."""
+        if destination.protocol is not VendorProtocol.OPENAI:
+            return None
+        return self.load().batch_price(destination.vendor, model, destination.base_url)
+
     def load(self) -> Pricer:
         """Raises UsageError for a table that cannot be read: asked before rows are taken in or sent."""
         if self._pricer is None:
@@ -46,6 +52,11 @@ def may_state_cost_of(destination: Destination, endpoint: str, body: bytes) -> b
     from batchwright.vendors.stated_cost import may_state_cost  # asked for by `reprice` alone
 
     return may_state_cost(destination, endpoint, body)
+
+
+def batch_prices(settings: Settings) -> LanePrices:
+    """Beside `lane_prices`: those of the vendors' own batches."""
+    return LanePrices(Prices(settings, SystemClock()).batch, settings.destinations, settings.routes)
 
 
 def lane_prices(settings: Settings) -> LanePrices:

@@ -34,6 +34,15 @@ class RowTemplate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PickedRows:
+    """Some rows of an input, by their position in it (rows that cannot be sent count, blank lines do not)."""
+
+    indexes: frozenset[int]
+    name: str
+    """What makes them these and no others, for people and for the batch's identity: "200 rows, seed 1"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowOptions:
     destinations: tuple[Destination, ...] = ()
     """In order of preference; `local/...` rows need none."""
@@ -52,6 +61,8 @@ class RowOptions:
     mixed_endpoints: bool = False
     limit: int = 0
     """Only the first so many rows; 0: all."""
+    picked: PickedRows | None = None
+    """Only these rows; None: all."""
     max_row_bytes: int = MAX_ROW_BYTES
     in_lines: bool = True
     """False: the rows are items of an array, and what is said of one names no line."""

@@ -45,6 +45,16 @@ class Pricer:
             self._found[key] = self._find(vendor, model, urlsplit(base_url).netloc.lower())
         return self._found[key]
 
+    def batch_price(self, vendor: str, model: str, base_url: str = "") -> Price | None:
+        """What a vendor's own batches cost, where the shipped data really has that. None: it has not, or the live price
+        is the user's own, beside which a shipped one would say nothing."""
+        address = urlsplit(base_url).netloc.lower()
+        if self._user_table.find(vendor, model, address) is not None or (not address and vendor in OWN_PRICES):
+            return None
+        if self._shipped is None:
+            self._shipped = ShippedPrices.load()
+        return self._shipped.find_batch(address or vendor, model)
+
     def _find(self, vendor: str, model: str, address: str) -> Price | None:
         price = self._user_table.find(vendor, model, address)
         if price is None and not address:

@@ -21,6 +21,7 @@ from batchwright.core.money import picousd_from_usd
 from batchwright.core.pricing import Price, Tier
 
 SHIPPED_FILE = Path(__file__).with_name("shipped.json")
+BATCH_SUFFIX = ":batch"
 
 Clause = str | list[Any]
 """A model's names: a text is a whole name; a list begins with an operator, its parts are clauses or texts:
@@ -82,6 +83,17 @@ class ShippedPrices:
             for known in candidate.models:
                 if matches(known.names, name):
                     return self._price(candidate, known) if known.input else None
+        return None
+
+    def find_batch(self, vendor: str, model: str) -> Price | None:
+        """What the vendor takes for the same model where it may answer later, under the name `MODEL:batch`; None: the
+        data has no such price."""
+        entry = self._vendor(vendor)
+        name = model.lower() + BATCH_SUFFIX
+        for known in entry.models if entry is not None else ():
+            # By its own name alone: most patterns of the live model fit the longer name too.
+            if known.model.endswith(BATCH_SUFFIX) and matches(known.names, name) and entry is not None:
+                return self._price(entry, known) if known.input else None
         return None
 
     def _vendor(self, vendor: str) -> VendorEntry | None:

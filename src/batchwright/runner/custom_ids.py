@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from batchwright.core.errors import Finding
+from batchwright.core.rows import SourceRow
 from batchwright.runner.spool import copying
 
 RUN_IDS = 65_536
@@ -134,3 +136,20 @@ class FirstLines:
             return 0
         first = self._lines.setdefault(custom_id, line)
         return first if first != line else 0
+
+
+def repeat_of(row: SourceRow, first: FirstLines) -> Finding | None:
+    """What is wrong with a row whose custom_id an earlier one has; None: nothing."""
+    custom_id = row.row.custom_id
+    if custom_id is None:
+        return None
+    line = first.earlier(custom_id, row.row.line)
+    if not line:
+        return None
+    shown = custom_id if len(custom_id) <= 100 else custom_id[:100] + "..."
+    return Finding(
+        line=row.row.line,
+        code="duplicate_custom_id",
+        message=f"custom_id '{shown}' already used at line {line}",
+        param="custom_id",
+    )

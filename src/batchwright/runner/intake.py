@@ -69,4 +69,5 @@ class TakeIn:
 
     def counted(self) -> InputCount:
         """What reading the whole input counted; for use after its end."""
-        return InputCount(lines=self._source.lines, rows=self._source.rows, blank=self._source.blank)
+        source = self._source
+        return InputCount(lines=source.lines, rows=source.rows, blank=source.blank, left_out=source.left_out)

@@ -66,6 +66,7 @@ def identity_options(rows: RowOptions) -> dict[str, str]:
         "--template-file": f"one whose digest is {rows.template.digest}" if rows.template is not None else "",
         "--system": rows.system,
         "--limit": str(rows.limit) if rows.limit else "",
+        "estimate --sample": rows.picked.name if rows.picked is not None else "",
     }
     options |= {f"--param {name}": json.dumps(value, sort_keys=True) for name, value in rows.params.items()}
     return {name: value for name, value in options.items() if value}

@@ -2,7 +2,7 @@
 
 JSONL (`.jsonl`, `.ndjson`, `.json`) or one JSON array, CSV (`.csv`), TSV (`.tsv`, `.tab`), each also compressed with
 gzip or zstd (told by its first bytes); any other name is told by its content. Every line (of an array every row)
-becomes a row, a finding, or is blank: rows + blank = lines.
+becomes a row, a finding, or is blank: rows + blank (+ rows left out) = lines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from batchwright.core.object_urls import object_url
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.runner.compression import Damaged
-from batchwright.runner.custom_ids import MAX_REPEATED, CustomIds, FirstLines
+from batchwright.runner.custom_ids import MAX_REPEATED, CustomIds, FirstLines, repeat_of
 from batchwright.runner.object_inputs import OpenObjects, open_objects_input
 from batchwright.runner.sniff import InputFormat, fields_of_first, format_of, refuse_foreign, refuse_one_object
 from batchwright.runner.spool import HEAD_BYTES, Input, open_input, opened
@@ -85,7 +85,7 @@ def _open_input(
 class Source:
     """One input, made by `open_source`. Use it as a context manager; read it once with `chunks` or `validate`.
 
-    `lines`, `rows`, `blank` are final after that reading.
+    `lines`, `rows`, `blank`, `left_out` are final after that reading.
     """
 
     def __init__(
@@ -103,6 +103,8 @@ class Source:
         """Physical lines; of a table its records below the header."""
         self.rows = 0
         self.blank = 0
+        self.left_out = 0
+        """Lines of rows that are none of those picked."""
         self.columns: tuple[str, ...] = ()
         """A table's columns; with prompts made of columns also the fields of the first JSONL row."""
         self.delimiter = ""
@@ -189,7 +191,7 @@ class Source:
         first = FirstLines(repeated)
         for rows in self._pass(None):
             for row in rows if repeated or self._input.marks else ():
-                finding = _repeat_of(row, first)
+                finding = repeat_of(row, first)
                 if finding is not None and row.finding is None:
                     row.finding, row.lane = finding, ""
                     row.row.body = row.row.body[:KEPT_LINE_BYTES]
@@ -228,11 +230,13 @@ class Source:
     # -------------------------------------------------------------------------------------------------- one reading
 
     def _pass(self, ids: CustomIds | None) -> Iterator[list[SourceRow]]:
-        """Reads the input once. Sets `lines`, `rows` and `blank` anew."""
-        self.lines = self.rows = self.blank = 0
+        """Reads the input once. Sets `lines`, `rows`, `blank` and `left_out` anew."""
+        self.lines = self.rows = self.blank = self.left_out = 0
+        picked = self._options.picked
         try:
             with opened(self._input) as file:
-                for chunk in self._chunked(self._read(file)):
+                found = self._read(file)
+                for chunk in self._chunked(found if picked is None else self._picked(found, picked.indexes)):
                     if ids is not None:
                         ids.add([row.row.custom_id for row in chunk if row.row.custom_id is not None])
                     yield chunk
@@ -266,6 +270,18 @@ class Source:
         if pending:
             self.rows += len(pending)
             yield pending
+
+    def _picked(self, found: Iterator[SourceRow], indexes: frozenset[int]) -> Iterator[SourceRow]:
+        """These rows; what comes after the last of them is not read."""
+        missing = len(indexes)
+        for index, row in enumerate(found):
+            if index not in indexes:
+                self.left_out += 1
+                continue
+            yield row
+            missing -= 1
+            if not missing:
+                return
 
     def _read(self, file: BinaryIO) -> Iterator[SourceRow]:
         match self.format:
@@ -378,7 +394,7 @@ class Source:
         first = FirstLines(repeated)
         for rows in self._pass(None):
             for row in rows:
-                finding = _repeat_of(row, first)
+                finding = repeat_of(row, first)
                 if finding is not None:
                     collector.repeat(row, finding)
 
@@ -407,22 +423,6 @@ class Source:
         mark = marks[at]
         own_line = finding.line - mark.line + mark.own_line
         return replace(finding, message=f"{finding.message} ({mark.name}, line {own_line:,})")
-
-
-def _repeat_of(row: SourceRow, first: FirstLines) -> Finding | None:
-    custom_id = row.row.custom_id
-    if custom_id is None:
-        return None
-    line = first.earlier(custom_id, row.row.line)
-    if not line:
-        return None
-    shown = custom_id if len(custom_id) <= 100 else custom_id[:100] + "..."
-    return Finding(
-        line=row.row.line,
-        code="duplicate_custom_id",
-        message=f"custom_id '{shown}' already used at line {line}",
-        param="custom_id",
-    )
 
 
 def _long_line(line: LongLine, limit: int) -> Problem:
