@@ -242,3 +242,15 @@ def test_cost_sums_over_three_rounds(store: Store) -> None:
         assert store.get_batch("batch_a").tally.counts == {FAILED: 8}
         assert store.check("batch_a") == []
         store.reopen("batch_a", WITHOUT_SUCCESS)
+
+
+def test_a_round_counts_what_workers_ended_in_it(store: Store) -> None:
+    worker = run_mixed(store)
+    assert store.count_worked("batch_a") == {OK: 5, FAILED: 2, TRUNCATED: 1}
+    store.reopen("batch_a", frozenset({TRUNCATED}))
+    assert store.count_worked("batch_a") == {}, "rows that the round has left as they were are not its own"
+    found = worker.one()
+    worker.checkpoint(found.reserve(2).change())
+    worker.checkpoint(found.answer(2).change())
+    assert store.count_worked("batch_a") == {OK: 1}
+    assert store.count_worked("batch_none") == {}

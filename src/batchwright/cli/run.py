@@ -59,6 +59,12 @@ if TYPE_CHECKING:
     "stopped; retry opens it). [default: pause]",
 )
 @click.option(
+    "--stop-after-failures",
+    metavar="N|P%",
+    help="End once N rows, or P% of those ended (of 100 or more), have failed for good: what is left ends as stopped, "
+    "but rows that are out then finish; retry opens it, and counts anew. [default: go on]",
+)
+@click.option(
     "--skip-invalid", is_flag=True, help="Rows that cannot be sent count as failed rows. [default: refuse all]"
 )
 @click.option("--fresh", is_flag=True, help="Start anew even if this very run exists. [default: go on with it]")
@@ -146,6 +152,7 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
         cache=given.get("cache", False),
         allow_unpriced=given.get("allow_unpriced", False),
         on_gate=_on_gate(given),
+        stop_after_failures=given.get("stop_after_failures"),
     )
     check_delivery(request.delivery, source)
     return settings, request

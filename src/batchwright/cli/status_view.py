@@ -23,6 +23,7 @@ from batchwright.runner.standing import (
     left_text,
     standing_json,
     state_text,
+    stopped_text,
 )
 
 
@@ -56,6 +57,7 @@ def status_facts(status: BatchStatus, command: Sequence[str] = ()) -> list[tuple
         ("account", screen.text_cell(status.tenant.account)),
         ("state", state_cell(status)),
         ("round", screen.count_cell(status.round)),
+        ("why_stopped", screen.text_cell(stopped_text(status) if status.counts.stopped else "")),
         ("left_as_before", screen.text_cell(left_text(status))),
         ("total", screen.count_cell(status.total)),
         ("ok", screen.count_cell(counts.succeeded)),

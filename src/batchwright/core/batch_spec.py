@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from batchwright.core.doubt import OnUncertain
+from batchwright.core.failure_limit import FailureLimit
 from batchwright.core.gate import GateRule
 
 CHUNK_OF = "batchwright_chunk_of"
@@ -162,6 +163,8 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     on_uncertain: OnUncertain = OnUncertain.RETRY
     gate: GateRule = GateRule.PAUSE
     """What happens when the first rows all fail permanently in the same way."""
+    stop_after: FailureLimit | None = None
+    """After how many rows without success it stops; None: it goes on."""
     max_cost_picousd: int = -1
     """-1: no cap."""
     soft_cap: bool = False

@@ -29,6 +29,7 @@ class BatchContext:
         "closing_until_s",
         "deadline_ms",
         "desks",
+        "failed_anew",
         "gate",
         "gate_passed",
         "gate_shut",
@@ -68,6 +69,9 @@ class BatchContext:
         """Passed since the last checkpoint: to be written."""
         self.gate_shut = ""
         """Why the first rows all failed; empty while the gate is open."""
+        self.failed_anew = spec.stop_after is not None
+        """Rows that ended without success were made durable since it was last asked whether they are too many; or it
+        was never asked here."""
         self.since_s = 0.0
         """When it was met."""
         self.rows_ended = 0

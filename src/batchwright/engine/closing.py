@@ -106,6 +106,8 @@ class Closing:
         for context in list(self._floor.contexts.values()):
             if context.gate_shut:
                 await self._shut_gate(context, now_s)
+            if context.failed_anew and context.closing is None:
+                await self._count_failures(context, now_s)
             if context.budget_spent:
                 context.budget_spent = False
                 cause = PauseCause.KEY_BUDGET if context.key_short else PauseCause.BUDGET
@@ -203,6 +205,17 @@ class Closing:
             await self._request_close(context, FailureKind.STOPPED, now_s)
         else:
             self._pause(context, PauseCause.GATE, sentence)
+
+    async def _count_failures(self, context: BatchContext, now_s: float) -> None:
+        """By what all workers have made durable: what is out then, at each of them, may fail beyond the limit."""
+        context.failed_anew, limit = False, context.spec.stop_after
+        if limit is None:
+            return
+        with suppress(NoSuchBatch):
+            counts = await self._writer.do(partial(self._store.count_worked, context.batch_id))
+            context.failed_anew = limit.may_wait(counts)
+            if limit.is_reached(counts):
+                await self._request_close(context, FailureKind.STOPPED, now_s)
 
     def _pause(self, context: BatchContext, cause: PauseCause, reason: str, lane: str = "") -> None:
         pause = Pause(cause=cause, reason=reason, since_ms=self._clock.now_ms(), lane=lane)

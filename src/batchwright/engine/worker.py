@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from batchwright.core.errors import NotNow, StoreError, WorkerGone
+from batchwright.core.failure_limit import COUNTED_BYTES
 from batchwright.core.worker_id import WorkerId
 from batchwright.engine import budget
 from batchwright.engine.appetite import Appetite
@@ -424,7 +425,10 @@ class Worker:
             if segment.key in result.lost:
                 self.closing.lose(segment)
                 continue
-            segment.context.rows_ended += draft.outcomes
+            context = segment.context
+            context.rows_ended += draft.outcomes
+            if context.spec.stop_after is not None and not COUNTED_BYTES.isdisjoint(draft.tally.counts):
+                context.failed_anew = True
             for entry in draft.becoming_ready:
                 entry[0].line.ready.append(entry)
             if draft.outcomes:

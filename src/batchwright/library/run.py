@@ -81,6 +81,7 @@ class Options(TypedDict, total=False):
     on_uncertain: str
     gate: bool
     on_gate: str
+    stop_after_failures: int | str
     prices: str | Path
     transport: str
     progress: str
@@ -104,6 +105,7 @@ _OF_THE_RUN = {
     "cache",
     "allow_unpriced",
     "on_gate",
+    "stop_after_failures",
     "metadata",
 }
 """What `Settings.to_request` takes; what is left are settings."""

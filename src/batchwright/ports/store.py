@@ -227,6 +227,11 @@ class Store(Fleet, Keys, FileStore, Webhooks, Protocol):
     def get_batch(self, batch_id: str) -> BatchRow:
         """Raises NoSuchBatch."""
 
+    def count_worked(self, batch_id: str) -> dict[int, int]:
+        """Rows of the present round by the byte they ended with, as workers ended them: without those that were refused
+        when they were read, closed by nobody, or left as they were before the round. Empty where there is no such
+        batch."""
+
     def find_batches(
         self,
         *,

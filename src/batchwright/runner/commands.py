@@ -47,7 +47,13 @@ def _as_submitted(command: Sequence[str], spec: BatchSpec) -> list[str]:
     words = iter(command)
     for word in words:
         flag, equals, value = word.partition("=")
-        takes_value = flag in ("--on-gate", "--on-uncertain", "--max-attempts", "--max-retries")
+        takes_value = flag in (
+            "--on-gate",
+            "--on-uncertain",
+            "--max-attempts",
+            "--max-retries",
+            "--stop-after-failures",
+        )
         if takes_value and not equals:
             value = next(words, "")
         match flag:
@@ -59,6 +65,8 @@ def _as_submitted(command: Sequence[str], spec: BatchSpec) -> list[str]:
                 keeps = value == str(spec.max_attempts)
             case "--max-retries":
                 keeps = value == str(spec.max_attempts - 1)
+            case "--stop-after-failures":
+                keeps = spec.stop_after is not None and value == str(spec.stop_after)
             case "--gate" | "--no-gate":
                 keeps = (flag == "--gate") == (spec.gate is not GateRule.OFF)
             case _:

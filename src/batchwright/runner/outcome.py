@@ -21,7 +21,7 @@ from batchwright.runner.report import (
 )
 from batchwright.runner.report_text import report_text
 from batchwright.runner.request import Delivery
-from batchwright.runner.standing import state_text
+from batchwright.runner.standing import is_over_limit, state_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def watched(driven: Driven, delivery: Delivery) -> RunOutcome:
 
 def gate_texts(status: BatchStatus, command: Sequence[str] = ()) -> tuple[str, ...]:
     """What the same rows, sent again in the same way, cannot put right; empty where no gate shut."""
-    if status.terminal and status.counts.stopped:
+    if status.terminal and status.counts.stopped and not is_over_limit(status):
         return ("A wrong model name or wrong rows stay wrong in a retry: another -m, or changed rows, is a new batch.",)
     if any(pause.cause is PauseCause.GATE for pause in status.pauses):
         ending = commands.cancel(status.batch_id, command)

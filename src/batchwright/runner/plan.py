@@ -182,6 +182,9 @@ def kept_as_submitted(request: RunRequest, batch: BatchStatus) -> list[str]:
         kept.append("its order of sending (not --group-prefix or --no-group-prefix)")
     if request.reuse != Reuse() and spec.kept is None:
         kept.append("no answers taken over (with --fresh too, a new batch does)")
+    if request.stop_after is not None and request.stop_after != spec.stop_after:
+        before = f"--stop-after-failures {spec.stop_after}" if spec.stop_after is not None else "no"
+        kept.append(f"{before} (not --stop-after-failures {request.stop_after})")
     if request.deadline_s:
         kept.append("its deadline" if batch.deadline_ms else "no deadline (not --deadline)")
     return [f"It keeps what it was submitted with: {', '.join(kept)}."] if kept else []

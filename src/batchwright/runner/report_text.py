@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from batchwright.core.batch_state import BatchState
-from batchwright.core.gate import GATE_ROWS
 from batchwright.core.spent_out import ASIDE_TOLD_PICOUSD, aside_text
 from batchwright.runner.figures import (
     count_text,
@@ -29,6 +28,7 @@ from batchwright.runner.standing import (
     left_text,
     standing_json,
     state_text,
+    stopped_text,
 )
 
 SHOWN_GROUPS = 12
@@ -119,8 +119,7 @@ def _fact_lines(report: Report) -> list[str]:
     status, tally = report.status, report.status.tally
     lines: list[str] = []
     if status.counts.stopped:
-        # Only a gate stops a batch.
-        lines.append(f"stopped by the gate: the first {GATE_ROWS} rows all failed in the same way")
+        lines.append(stopped_text(status))
     if left := left_text(status):
         lines.append(left)
     if status.spec.kept is not None:

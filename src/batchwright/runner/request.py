@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from batchwright.core.doubt import OnUncertain
+from batchwright.core.failure_limit import FailureLimit
 from batchwright.core.gate import OnGate
 from batchwright.core.object_urls import ObjectURL
 from batchwright.core.row_options import RowOptions
@@ -88,5 +89,6 @@ class RunRequest:
     on_uncertain: OnUncertain = OnUncertain.RETRY
     gate: bool = True
     on_gate: OnGate = OnGate.PAUSE
+    stop_after: FailureLimit | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     """The caller's own words about the batch, kept with it and shown by `status`."""

@@ -264,6 +264,7 @@ class _Run:
             max_attempts=request.max_attempts,
             on_uncertain=request.on_uncertain,
             gate=GateRule(request.on_gate) if request.gate else GateRule.OFF,
+            stop_after=request.stop_after,
             max_cost_picousd=request.max_cost_picousd,
             soft_cap=request.max_cost_picousd >= 0 and request.allow_unpriced,
             concurrency=request.pace.concurrency,

@@ -10,7 +10,7 @@ from batchwright.core import row_map
 from batchwright.core.batch_spec import Kept
 from batchwright.core.batch_state import BatchState, Counts
 from batchwright.core.failures import FailureKind, Flag
-from batchwright.core.gate import GATE_ROWS
+from batchwright.core.gate import GATE_ROWS, GateRule
 from batchwright.core.money import usd_text
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.figures import count_text, plural
@@ -28,6 +28,19 @@ def ends_without_success(counts: Counts) -> list[tuple[str, int]]:
     ]
 
 
+def is_over_limit(status: BatchStatus) -> bool:
+    """Of a batch with stopped rows: it was the limit of failures that stopped it, not the gate."""
+    limit = status.spec.stop_after
+    return limit is not None and (status.spec.gate is not GateRule.STOP or limit.is_reached(status.by_byte))
+
+
+def stopped_text(status: BatchStatus) -> str:
+    """Why rows of it ended as stopped."""
+    if is_over_limit(status):
+        return f"stopped by --stop-after-failures {status.spec.stop_after}"
+    return f"stopped by the gate after {GATE_ROWS} rows that all failed in the same way"
+
+
 def left_text(status: BatchStatus) -> str:
     """Which rows a retry's round has left as they were, and why; empty: none."""
     if not status.left or status.closed_as is None:
@@ -35,10 +48,11 @@ def left_text(status: BatchStatus) -> str:
     why = {
         FailureKind.CANCELLED: "cancelled",
         FailureKind.EXPIRED: "over at its deadline",
-        FailureKind.STOPPED: f"stopped by the gate after {GATE_ROWS} rows that all failed in the same way",
+        FailureKind.STOPPED: stopped_text(status),
     }[status.closed_as]
     left = f"{plural(status.left, 'row')} of it got no new outcome and stayed as before"
-    ending = " (`retry --no-gate` sends all)" if status.closed_as is FailureKind.STOPPED else ""
+    gated = status.closed_as is FailureKind.STOPPED and not is_over_limit(status)
+    ending = " (`retry --no-gate` sends all)" if gated else ""
     return f"round {status.round} was {why}: {left}{ending}"
 
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from batchwright.core.batch_spec import Destination, Routes, VendorProtocol
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.errors import UsageError
+from batchwright.core.failure_limit import read_limit
 from batchwright.core.gate import OnGate
 from batchwright.core.routes import model_of_file
 from batchwright.core.row_options import RowOptions
@@ -204,11 +205,16 @@ class Settings:
         cache: bool = False,
         allow_unpriced: bool = False,
         on_gate: str = OnGate.PAUSE.value,
+        stop_after_failures: str | int | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> RunRequest:
         """A run's request: what is asked of this one run, and the settings beside it. Raises UsageError."""
         if on_gate not in tuple(OnGate):
             raise UsageError(f"on_gate: expected {' or '.join(OnGate)}, found {on_gate!r}")
+        try:
+            stop_after = None if stop_after_failures is None else read_limit(stop_after_failures)
+        except ValueError as error:
+            raise UsageError(f"stop_after_failures: {error}") from None
         rows = RowOptions(
             destinations=self.destinations,
             routes=self.routes,
@@ -239,6 +245,7 @@ class Settings:
             on_uncertain=self.on_uncertain,
             gate=self.gate,
             on_gate=OnGate(on_gate),
+            stop_after=stop_after,
             metadata=dict(metadata or {}),
         )
 

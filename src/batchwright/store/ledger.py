@@ -14,9 +14,11 @@ from batchwright.store import dialect
 from batchwright.store.prepared import Prepared
 from batchwright.store.schema import (
     HAS_HOLDER,
+    NOBODY,
     TALLY_COLUMNS,
     USAGE_COLUMNS,
     allowance,
+    batch,
     segment,
     tally,
     tally_count,
@@ -38,6 +40,15 @@ _SUM_TALLY = select(*[func.coalesce(func.sum(tally.c[name]), 0).label(name) for 
 _SUM_COUNTS = (
     select(tally_count.c.byte, func.sum(tally_count.c.rows))
     .where(tally_count.c.batch_id == bindparam("batch_id"), tally_count.c.round == bindparam("round"))
+    .group_by(tally_count.c.byte)
+)
+_SUM_WORKED = (
+    select(tally_count.c.byte, func.sum(tally_count.c.rows).label("ended"))
+    .where(
+        tally_count.c.batch_id == bindparam("batch_id"),
+        tally_count.c.round == select(batch.c.round).where(batch.c.batch_id == bindparam("batch_id")).scalar_subquery(),
+        tally_count.c.worker_id != NOBODY,
+    )
     .group_by(tally_count.c.byte)
 )
 _SUM_ALLOWANCES = select(func.coalesce(func.sum(allowance.c.picousd), 0)).where(
@@ -96,6 +107,12 @@ def sum_tally(connection: Connection, batch_id: str, round_: int) -> Tally:
     sums = {name: int(value) for name, value in zip(TALLY_COLUMNS, row, strict=True)}
     counts = {int(byte): int(rows) for byte, rows in connection.execute(_SUM_COUNTS, key) if rows}
     return Tally(counts=counts, allowance_picousd=allowances(connection, batch_id), **sums)
+
+
+def count_worked(connection: Connection, batch_id: str) -> dict[int, int]:
+    """Rows by byte, as workers ended them in the present round."""
+    found = connection.execute(_SUM_WORKED, {"batch_id": batch_id})
+    return {int(row.byte): int(row.ended) for row in found if row.ended}
 
 
 def allowances(connection: Connection, batch_id: str) -> int:

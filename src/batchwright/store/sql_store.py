@@ -280,6 +280,9 @@ class SqlStore:
     def get_batch(self, batch_id: str) -> BatchRow:
         return self._connections.look(lambda connection: reading.get_batch(connection, batch_id))
 
+    def count_worked(self, batch_id: str) -> dict[int, int]:
+        return self._connections.look(lambda connection: ledger.count_worked(connection, batch_id))
+
     def find_batches(
         self,
         *,
