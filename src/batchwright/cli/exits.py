@@ -3,7 +3,7 @@
     0    every row answered (and: any other command that did what it was asked)
     1    our fault, or that of the state folder or database
     2    usage or input refused; nothing was sent
-    3    some rows without success (and: `check` found a vendor, model or route that fails)
+    3    some rows without success (and: `check` found a vendor, model or route that fails, `diff` a difference)
     4    no row succeeded, or the batch expired or was cancelled
     5    paused; the reason is printed, with the command that goes on
     130  interrupted; nothing is lost

@@ -74,10 +74,10 @@ def rows_command(batch: str, **given: Any) -> None:
                 say(f"Only the first {MAX_TABLE_ROWS:,} rows are shown; use --start, or a pipe.")
                 break
             else:
-                screen.print_rows(COLUMNS, [_cells(view)])
+                screen.print_rows(COLUMNS, [cells_of(view)])
         if shown:
             columns = COLUMNS if any(view.record and view.record.met for view in shown) else COLUMNS[:-1]
-            screen.print_rows(columns, [_cells(view)[: len(columns)] for view in shown])
+            screen.print_rows(columns, [cells_of(view)[: len(columns)] for view in shown])
 
     with_batches(options.load_settings(given), show)
 
@@ -137,7 +137,8 @@ def wanted_bytes(outcomes: Sequence[str], kinds: Sequence[str], flags: Sequence[
     return chosen or named
 
 
-def _cells(view: RowView) -> tuple[Any, ...]:
+def cells_of(view: RowView) -> tuple[Any, ...]:
+    """In the order of COLUMNS."""
     from batchwright.cli import screen
     from batchwright.core import row_map
 

@@ -13,8 +13,9 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import NamedTuple
+
+from batchwright.core.picking import chance_of
 
 ROWS_A_STRATUM = 15
 """Of the sample, about: fewer tell too little of how the rows of a stratum differ."""
@@ -53,7 +54,7 @@ class Strata:
 
     def __init__(self, *, count: int, seed: int) -> None:
         self._count = count
-        self._key = seed.to_bytes(8, "big", signed=True)
+        self._seed = seed
         self._cells: dict[tuple[str, int, int], _Cell] = {}
 
     def add(self, index: int, lane: str, *, size: float, bound: int) -> None:
@@ -64,7 +65,7 @@ class Strata:
             cell = self._cells[key] = _Cell()
         cell.rows += 1
         cell.size_sum += size
-        chance = -int.from_bytes(blake2b(index.to_bytes(8), key=self._key, digest_size=8).digest())
+        chance = -chance_of(self._seed, index)
         if len(cell.least) < self._count:
             heapq.heappush(cell.least, (chance, index, size))
         elif chance > cell.least[0][0]:
