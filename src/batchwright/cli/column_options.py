@@ -1,4 +1,4 @@
-"""What goes in from columns: options of `run` and `validate`."""
+"""What goes in from columns: options of `run`, `validate` and `estimate`."""
 
 from __future__ import annotations
 

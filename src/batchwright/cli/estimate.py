@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchwright.cli import options
+from batchwright.cli.column_options import column_options
 from batchwright.cli.exits import say
 from batchwright.cli.run import make_request
 
@@ -23,6 +24,7 @@ SHOWN_LEARNED = 3
 @options.endpoint_options
 @options.service_options
 @options.row_options
+@column_options
 @click.option(
     "--sample",
     type=click.IntRange(min=2),
