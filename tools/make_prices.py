@@ -64,6 +64,18 @@ def prices_on(model: types.ModelInfo, day: date) -> list[types.ModelPrice]:
     return found
 
 
+def batch_rates(model: types.ModelInfo, day: date) -> tuple[str, str, str]:
+    """Input, output and cached at the vendor's own batch API; empty texts where the data has no rates of its own."""
+    noon = datetime.combine(day, time(12), UTC)
+    live = model.get_prices(noon)
+    there = model.get_prices(noon, {"processing": "batch"})
+    found = [rate_at([there], field, 0) for field in ("input_mtok", "output_mtok", "cache_read_mtok")]
+    tiered = any(isinstance(rate, types.TieredPrices) for rate in vars(there).values())
+    if there == live or found[0] is None or tiered:
+        return "", "", ""
+    return text_of(found[0]), text_of(found[1] or Decimal(0)), text_of(found[0] if found[2] is None else found[2])
+
+
 def rate_at(prices: list[types.ModelPrice], field: str, above: int) -> Decimal | None:
     """The dearest rate for more than `above` input tokens (0: the base rate)."""
     rates = []
@@ -119,6 +131,7 @@ def entry_of(model: types.ModelInfo, day: date) -> ModelEntry:
         text_of(rate_at(prices, "cache_read_mtok", 0)),
         text_of(per_thousand / 1000) if per_thousand else "",
         tuple(tiers),
+        batch_rates(model, day),
     )
 
 
@@ -134,8 +147,14 @@ def lines_of(table: ShippedTable) -> Iterator[bytes]:
     for number, vendor in enumerate(table.vendors):
         fields = {"names": vendor.names, "address": vendor.address, "resells": vendor.resells}
         yield (b",\n" if number else b"\n") + msgspec.json.encode(fields)[:-1] + b',"models":[\n'
-        yield b",\n".join(msgspec.json.encode(model) for model in vendor.models) + b"\n]}"
+        yield b",\n".join(map(line_of, vendor.models)) + b"\n]}"
     yield b"\n]}\n"
+
+
+def line_of(model: ModelEntry) -> bytes:
+    """Without the batch rates where there are none, as for most."""
+    fields = list(msgspec.structs.astuple(model))
+    return msgspec.json.encode(fields if model.batch[0] else fields[:-1])
 
 
 def main() -> None:

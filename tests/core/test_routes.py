@@ -10,10 +10,10 @@ from batchwright.core.routes import (
     AUTO,
     LOCAL,
     Directions,
+    RouteLanes,
     Ways,
     find_route,
     find_ways,
-    lanes_of_routes,
     lead_alike,
     local_model,
 )
@@ -140,14 +140,14 @@ def test_a_routes_name_leads_to_its_choices_in_order_whatever_else_would_match()
         hidden = find_route(name, (CORP, ACME), {name: (PAIR[1],)})
         assert hidden is not None
         assert [step.model for step in hidden.steps] == ["c"]
-    assert lanes_of_routes(FAST, (CORP, ACME)) == {"fast": ("acme|ACME_KEY|a", "corp||c")}
+    assert RouteLanes(FAST, (CORP, ACME)).known() == [("acme|ACME_KEY|a", "corp||c")]
 
 
 def test_choices_that_cannot_be_used_are_left_out_and_said_when_none_is_left() -> None:
     left = find_route("fast", (ACME, GONE), FAST)
     assert left is not None
     assert [step.destination.vendor for step in left.steps] == ["acme"]
-    assert lanes_of_routes(FAST, (ACME, GONE)) == {}, "a row of one lane goes nowhere else"
+    assert not RouteLanes(FAST, (ACME, GONE)), "a row of one lane goes nowhere else"
     none = find_route("fast", (GONE,), FAST)
     assert none is not None
     assert none.problem == "there is no vendor 'acme' here; corp: its key is withheld"

@@ -221,3 +221,15 @@ def test_an_entry_for_the_address_goes_before_one_for_every_vendor(tmp_path: Pat
     prices = open_prices(table)
     rates = [prices.price("house", "m", f"http://localhost:{port}/v1") for port in (8000, 9000)]
     assert [price and price.input_rate // 10**12 for price in rates] == [1, 9]
+
+
+def test_the_batch_api_has_rates_of_its_own_where_the_data_says_so() -> None:
+    prices = open_prices(None)
+    live = prices.price("openai", "gpt-4o-mini", "https://api.openai.com/v1")
+    batch = prices.price("openai", "gpt-4o-mini", "https://api.openai.com/v1", batch=True)
+    assert live is not None and batch is not None
+    assert (batch.input_rate * 2, batch.output_rate * 2) == (live.input_rate, live.output_rate)
+    assert batch.price_id == f"{live.price_id} batch"
+    assert prices.price("groq", "llama-3.3-70b-versatile", "https://api.groq.com/openai/v1") is not None
+    assert prices.price("groq", "llama-3.3-70b-versatile", "https://api.groq.com/openai/v1", batch=True) is None
+    assert prices.price("local", "smollm2", batch=True) is None

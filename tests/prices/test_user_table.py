@@ -11,7 +11,7 @@ from batchwright.core.errors import UsageError
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.pricing import Price, cost_of
 from batchwright.prices.open import open_prices
-from batchwright.prices.user_table import UserTable, read_user_table
+from batchwright.prices.user_table import UserPrice, UserTable, read_user_table
 
 
 def table_of(tmp_path: Path, text: str, *, today: date | None = None) -> UserTable:
@@ -24,9 +24,13 @@ def entry(vendor: str, pattern: str, rate: str, more: str = "") -> str:
     return f'[[price]]\nvendor = "{vendor}"\npattern = "{pattern}"\ninput = "{rate}"\noutput = "{rate}"\n{more}\n'
 
 
-def rate_of(price: Price | None) -> int:
-    assert price is not None
-    return price.input_rate // 10**12
+def found(entry: UserPrice | None) -> Price:
+    assert entry is not None
+    return entry.price
+
+
+def rate_of(entry: UserPrice | None) -> int:
+    return found(entry).input_rate // 10**12
 
 
 def test_all_fields_are_read(tmp_path: Path) -> None:
@@ -46,7 +50,7 @@ def test_all_fields_are_read(tmp_path: Path) -> None:
         effective = 2026-10-01
         source = "their price page"
     """
-    price = table_of(tmp_path, text).find("open.bigmodel.cn", "glm-5-air")
+    price = found(table_of(tmp_path, text).find("open.bigmodel.cn", "glm-5-air"))
     assert price == Price(
         price_id="user open.bigmodel.cn/glm-5* since 2026-10-01 CNY at 0.1389 of 2026-11-20",
         input_rate=picousd_from_usd("0.5556"),
@@ -57,7 +61,7 @@ def test_all_fields_are_read(tmp_path: Path) -> None:
 
 
 def test_a_rate_is_what_its_decimals_say_never_a_binary_fraction(tmp_path: Path) -> None:
-    price = table_of(tmp_path, '[[price]]\npattern = "m"\ninput = 0.1\noutput = "0.3"\n').find("any", "m")
+    price = found(table_of(tmp_path, '[[price]]\npattern = "m"\ninput = 0.1\noutput = "0.3"\n').find("any", "m"))
     assert price is not None
     assert (price.input_rate, price.output_rate, price.cached_rate) == (10**11, 3 * 10**11, 10**11)
     assert sum(cost_of(price, 1, 0, 0) for _ in range(10)) == 10**6
@@ -153,15 +157,38 @@ def test_a_foreign_rate_is_converted_exactly(
     tmp_path_factory: pytest.TempPathFactory, rate: object, usd: object
 ) -> None:
     text = f'[currency.XXX]\nusd = "{usd}"\ndate = 2026-01-01\n' + entry("*", "m", str(rate), 'currency = "XXX"')
-    price = table_of(tmp_path_factory.mktemp("prices"), text).find("v", "m")
+    price = found(table_of(tmp_path_factory.mktemp("prices"), text).find("v", "m"))
     assert price is not None
     assert price.input_rate * 10**12 == int(str(rate).replace(".", "")) * int(str(usd).replace(".", "")) * 10**12
 
 
 def test_rates_that_are_all_zero_are_a_stated_zero(tmp_path: Path) -> None:
     table = table_of(tmp_path, entry("a", "free", "0") + entry("a", "nearly", "0", 'request = "0.001"'))
-    free, nearly = table.find("a", "free"), table.find("a", "nearly")
+    free, nearly = found(table.find("a", "free")), found(table.find("a", "nearly"))
     assert free is not None
     assert free.zero_rated
     assert nearly is not None
     assert not nearly.zero_rated
+
+
+def test_at_the_batch_api_the_factor_says_what_is_paid(tmp_path: Path) -> None:
+    table = table_of(tmp_path, entry("v", "m", "4", 'request = "2"\ncached = "1"\nbatch_factor = "0.5"'))
+    half = table.find("v", "m")
+    assert half is not None and half.batch_price is not None
+    assert (half.batch_price.input_rate, half.batch_price.cached_rate) == (2 * 10**12, 10**12 // 2)
+    assert half.batch_price.request_picousd == 10**12
+    assert half.batch_price.price_id == "user v/m batch"
+
+
+def test_without_a_factor_a_price_is_not_known_there_whatever_is_shipped(tmp_path: Path) -> None:
+    (tmp_path / "prices.toml").write_text(entry("openai", "gpt-4o-mini", "1"))
+    prices = open_prices(tmp_path / "prices.toml")
+    assert prices.price("openai", "gpt-4o-mini", batch=True) is None
+    assert prices.price("openai", "gpt-4o", batch=True) is not None, "of others what is shipped holds"
+
+
+def test_what_costs_nothing_costs_nothing_there_either(tmp_path: Path) -> None:
+    free = table_of(tmp_path, '[[price]]\nvendor = "v"\npattern = "m"\nzero_rated = true\n').find("v", "m")
+    assert free is not None and free.batch_price is not None and free.batch_price.zero_rated
+    with pytest.raises(UsageError, match="batch_factor: expected no rate"):
+        table_of(tmp_path, '[[price]]\nvendor = "v"\npattern = "m"\nzero_rated = true\nbatch_factor = "0.5"\n')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from batchwright.core.batch_spec import Destination, VendorProtocol
+from batchwright.core.batch_spec import Destination, VendorProtocol, live_place
 from batchwright.core.pricing import Price
 from batchwright.engine.bounds import LanePrices
 from batchwright.fabric.system import SystemClock, utc_day
@@ -25,14 +25,16 @@ class Prices:
         if destination.protocol is VendorProtocol.SERVICE:
             return None  # what its rows cost it says itself; a vendor's own price is not what it bills
         is_named = destination.protocol in (VendorProtocol.OPENAI, VendorProtocol.ANTHROPIC)
+        if destination.protocol is VendorProtocol.BATCH:
+            return self.batch(live_place(destination), model)
         name = destination.vendor if is_named else destination.protocol
         return self.load().price(name, model, destination.base_url)
 
     def batch(self, destination: Destination, model: str) -> Price | None:
-        """Of the vendor's own batches, where the data has that price."""
-        if destination.protocol is not VendorProtocol.OPENAI:
+        """At the vendor's own batch API, where that is known."""
+        if destination.protocol not in (VendorProtocol.OPENAI, VendorProtocol.ANTHROPIC):
             return None
-        return self.load().batch_price(destination.vendor, model, destination.base_url)
+        return self.load().price(destination.vendor, model, destination.base_url, batch=True)
 
     def load(self) -> Pricer:
         """Raises UsageError for a table that cannot be read: asked before rows are taken in or sent."""

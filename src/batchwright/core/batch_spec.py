@@ -44,6 +44,8 @@ class VendorProtocol(StrEnum):
     """Likewise, in those of Anthropic's Messages API: rows and answers are translated."""
     SERVICE = "service"
     """A batch service, which gets rows in chunks."""
+    BATCH = "batch"
+    """The vendor's own batch API, which gets rows by the file and has hours for them."""
     LOCAL = "local"
     """A llama.cpp server started as a child."""
     SIMULATED = "simulated"
@@ -70,9 +72,24 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     environment and none of another `.env`. Empty: any key of that name may."""
     region: str = ""
     """Where the vendor is, in a person's own word; shown beside its answers, and nothing follows from it."""
+    batch_of: str = ""
+    """For `batch`: the name of the vendor whose batch API it is."""
+    live_too: bool = False
+    """For `batch`: what it does not bring in time goes to that vendor itself."""
+    group: str = ""
+    """For `batch`: the batch of ours whose rows, and no others, go there by this entry: files are made of them, and are
+    cancelled with them. Empty until the batch is created."""
     unusable: str = ""
     """Why no row may go there (its key is withheld, its model file is not there): the rows it would get are unroutable.
     It is not left out, because they would go to another vendor then."""
+
+
+def grouped(destinations: Sequence[Destination], batch_id: str) -> tuple[Destination, ...]:
+    """As they are kept with the batch of this id."""
+    return tuple(
+        msgspec.structs.replace(place, group=batch_id) if place.protocol is VendorProtocol.BATCH else place
+        for place in destinations
+    )
 
 
 def with_keys_of(own: Sequence[Destination], now: Sequence[Destination]) -> tuple[Destination, ...]:

@@ -8,6 +8,9 @@
 3. The first destination whose patterns match the whole name.
 4. The first destination without patterns that may be chosen by default; but not for `auto`, which is nobody's model:
    it means what a route of that name says.
+Where the destination that was found has a batch API (protocol `batch`) among them, rows begin there, and go on to the
+vendor itself only where that was asked for (`live_too`): then the model's name is the name of a route, with these two
+choices. A row that names no model goes to the vendor itself, since a file of such rows belongs nowhere.
 Otherwise the row is unroutable, and so it is where the destination that was found is unusable, and where `local/rest`
 names another model than the local server has: it would answer whatever it is called, and a slip of the pen would show
 nowhere. A choice of a route that is unusable is left out; whoever wrote the others down has agreed to them.
@@ -90,19 +93,54 @@ def find_route(model: str, destinations: Sequence[Destination], routes: Routes =
             step = Step(destination, model)
             return Route(steps=(step,), problem=step.problem)
     if model in routes:
-        return _configured(model, routes[model], destinations)
+        return _through_batches(_configured(model, routes[model], destinations), model, destinations)
     found = _find_step(model, destinations)
-    return None if found is None else Route(steps=(found,), problem=found.problem)
+    if found is None:
+        return None
+    return _through_batches(Route(steps=(found,), problem=found.problem), model, destinations)
 
 
-def lanes_of_routes(routes: Routes, destinations: Sequence[Destination]) -> dict[str, tuple[str, ...]]:
-    """By route: the texts of its lanes, in order. Routes with one lane are left out: their rows can go nowhere else."""
-    lanes: dict[str, tuple[str, ...]] = {}
-    for name, steps in routes.items():
-        found = tuple(dict.fromkeys(str(step.lane) for step in _configured(name, steps, destinations).steps))
-        if len(found) > 1:
-            lanes[name] = found
-    return lanes
+class RouteLanes:
+    """The lanes of each route that has more than one, as texts, in order."""
+
+    def __init__(self, routes: Routes, destinations: Sequence[Destination]) -> None:
+        self._routes, self._destinations = routes, destinations
+        self._every_name = any(each.protocol is VendorProtocol.BATCH and each.live_too for each in destinations)
+        """Any model's name may be that of a route."""
+        self._found: dict[str, tuple[str, ...] | None] = {}
+        for name in routes:
+            self.get(name)
+
+    def __bool__(self) -> bool:
+        return self._every_name or any(self._found.values())
+
+    def get(self, name: str) -> tuple[str, ...] | None:
+        """None: rows of this name can go nowhere else."""
+        if name not in self._found and (name in self._routes or (name and self._every_name)):
+            route = find_route(name, self._destinations, self._routes)
+            lanes = tuple(dict.fromkeys(str(step.lane) for step in route.steps)) if route is not None else ()
+            self._found[name] = lanes if len(lanes) > 1 else None
+        return self._found.get(name)
+
+    def known(self) -> list[tuple[str, ...]]:
+        """Those that were asked for so far."""
+        return [lanes for lanes in self._found.values() if lanes]
+
+
+def _through_batches(route: Route, model: str, destinations: Sequence[Destination]) -> Route:
+    """With the batch API of each of its vendors that has one here in front of it, or in its place."""
+    apis = {each.batch_of: each for each in destinations if each.protocol is VendorProtocol.BATCH}
+    if not apis or route.problem or not model:
+        return route
+    steps: list[Step] = []
+    for step in route.steps:
+        api = apis.get(step.destination.vendor)
+        if api is not None:
+            steps.append(Step(api, step.model, weight=step.weight))
+        if api is None or api.live_too:
+            steps.append(step if api is None else Step(step.destination, step.model, weight=0))
+    name = route.name or (model if len(steps) > 1 else "")
+    return Route(steps=tuple(steps), name=name, problem=next((step.problem for step in steps if step.problem), ""))
 
 
 def _configured(name: str, choices: Sequence[RouteStep], destinations: Sequence[Destination]) -> Route:
@@ -129,7 +167,7 @@ def _find_step(model: str, destinations: Sequence[Destination]) -> Step | None:
         if any(fnmatchcase(model, pattern) for pattern in destination.models):
             return Step(destination, model)
     for destination in destinations:
-        if not destination.models and destination.protocol is not VendorProtocol.LOCAL:
+        if not destination.models and destination.protocol not in (VendorProtocol.LOCAL, VendorProtocol.BATCH):
             return (
                 Step(destination, model) if model != AUTO or destination.protocol is VendorProtocol.SIMULATED else None
             )
@@ -194,7 +232,7 @@ class Way(NamedTuple):
                 return "the simulator"
             case VendorProtocol.LOCAL:
                 return f"the local model {self.model_file}".rstrip()
-            case VendorProtocol.OPENAI | VendorProtocol.ANTHROPIC | VendorProtocol.SERVICE:
+            case VendorProtocol.OPENAI | VendorProtocol.ANTHROPIC | VendorProtocol.SERVICE | VendorProtocol.BATCH:
                 # An address that was given without a name is called by its host: once is enough.
                 named = f"{self.vendor} " if self.vendor != urlsplit(self.base_url).netloc.lower() else ""
                 return f"{named}{self.base_url}" + (f" (profile {self.profile})" if self.profile else "")

@@ -8,7 +8,7 @@ from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind
 from batchwright.core.gate import Gate
-from batchwright.core.routes import lanes_of_routes
+from batchwright.core.routes import RouteLanes
 from batchwright.core.tenants import LOCAL, Tenant
 from batchwright.ports.store import BatchSignals
 
@@ -59,7 +59,7 @@ class BatchContext:
         self.spec = spec
         self.total = total
         self.round = round
-        self.route_lanes = lanes_of_routes(spec.routes, spec.destinations)
+        self.route_lanes = RouteLanes(spec.routes, spec.destinations)
         """The lanes of each of its routes that has more than one."""
         self.desks: dict[str, LaneDesk] = {}
         """By the text of a lane, those met so far."""

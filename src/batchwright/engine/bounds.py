@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from batchwright.core.batch_spec import Destination, LaneKey, Routes
 from batchwright.core.errors import UNBOUNDED_COST, Finding, InputRefused
 from batchwright.core.pricing import Price, worst_case
-from batchwright.core.routes import NO_ROUTES, lanes_of_routes
+from batchwright.core.routes import NO_ROUTES, RouteLanes
 from batchwright.core.rows import SourceRow
 from batchwright.engine.floor import FindPrice, destination_of
 from batchwright.wire.json_text import string
@@ -27,7 +27,7 @@ class LanePrices:
     def __init__(self, find_price: FindPrice, destinations: Sequence[Destination], routes: Routes = NO_ROUTES) -> None:
         self._find_price = find_price
         self._destinations = destinations
-        self._routes = lanes_of_routes(routes, destinations)
+        self._routes = RouteLanes(routes, destinations)
         self._found: dict[str, Price | None] = {}
 
     def __call__(self, lane: str) -> Price | None:
@@ -38,7 +38,7 @@ class LanePrices:
 
     def lanes(self, source: SourceRow) -> Sequence[str]:
         """Every lane that a sendable row may be sent to."""
-        return self._routes.get(source.row.route, (source.lane,)) if source.row.route else (source.lane,)
+        return self._routes.get(source.row.route) or (source.lane,)
 
     def first_unpriced(self, source: SourceRow) -> str:
         """The first of a row's lanes without a price; empty: all have one."""

@@ -86,7 +86,7 @@ class Failover:
     def _relieve(self, line: BatchLine, now_s: float) -> list[OpenSegment]:
         changed: list[OpenSegment] = []
         own = str(line.desk.key)
-        routes = [lanes for lanes in line.context.route_lanes.values() if own in lanes]
+        routes = [lanes for lanes in line.context.route_lanes.known() if own in lanes]
         if not self._anywhere_to_go(line, routes, now_s):
             return changed
         stays = self._to_stay(line, now_s)

@@ -18,7 +18,7 @@ from functools import partial
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.errors import BatchwrightError, Finding, NoSuchBatch, NoSuchFile
 from batchwright.core.records import SegmentInput
-from batchwright.core.routes import lanes_of_routes
+from batchwright.core.routes import RouteLanes
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.engine.bounds import LanePrices, set_worst_cases
@@ -197,7 +197,7 @@ class FileIntake:
     def _segments(self, row: FileBatchRow, spec: BatchSpec) -> Iterator[NewSegment]:
         """A segment of each passage that has rows. Bad rows too, so that repeated ids are found among all; but none of
         a line that is too long. Ends at the last error that is kept."""
-        route_lanes = lanes_of_routes(spec.routes, spec.destinations)
+        route_lanes = RouteLanes(spec.routes, spec.destinations)
         prices = LanePrices(self._parts.find_price, spec.destinations, spec.routes)
         options = RowOptions(
             destinations=spec.destinations,

@@ -18,7 +18,7 @@ from batchwright.core.errors import BatchwrightError, Finding
 from batchwright.core.failures import FailureKind
 from batchwright.core.identity import hash_custom_ids
 from batchwright.core.records import Record, SegmentInput
-from batchwright.core.routes import lanes_of_routes
+from batchwright.core.routes import RouteLanes
 from batchwright.core.rows import SourceRow
 from batchwright.engine.tail import held_until, last_sizes
 from batchwright.engine.writer import Writer
@@ -32,8 +32,6 @@ SEGMENT_BYTES = 4 * 1024 * 1024
 WRITE_BYTES = 4 * 1024 * 1024
 """Packed segments are written when they pass this: well under the 8 MiB of a transaction."""
 
-RouteLanes = Mapping[str, Sequence[str]]
-"""By route: its lanes' texts, in order (`core.routes.lanes_of_routes`)."""
 
 _INVALID = row_map.KIND_BYTES[FailureKind.INVALID_ROW]
 _UNROUTABLE = row_map.KIND_BYTES[FailureKind.UNROUTABLE]
@@ -174,7 +172,7 @@ def _bytes_of(source: SourceRow) -> int:
 
 
 def _lanes(batch: NewBatch) -> RouteLanes:
-    return lanes_of_routes(batch.spec.routes, batch.spec.destinations)
+    return RouteLanes(batch.spec.routes, batch.spec.destinations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +211,7 @@ def make_segment(
             finding = replace(source.finding, request_index=place.first_index + position)
             records.append(_refusal(finding, row=position, byte=byte, now_ms=place.now_ms))
     for route in sorted({source.row.route for source in sources if source.finding is None}) if route_lanes else ():
-        for lane in route_lanes.get(route, ()):
+        for lane in route_lanes.get(route) or ():
             lanes.setdefault(lane, len(lanes))
     custom_ids = [source.row.custom_id for source in sources]
     return NewSegment(

@@ -4,6 +4,9 @@
     2  `local` costs nothing; `simulated` has its own prices
     3  the shipped table (`prices.shipped`): the vendor by name or host, then its first entry that matches the model
 
+At a vendor's own batch API a model costs what the same table says of that: the user's `batch_factor`, the shipped
+batch rates. Where it says nothing the price is not known: that everybody takes half is no price.
+
 Nothing is read before the first price is asked for: a run whose rows need none does not pay for it.
 """
 
@@ -32,38 +35,29 @@ class Pricer:
     def __init__(self, user_table: UserTable) -> None:
         self._user_table = user_table
         self._shipped: ShippedPrices | None = None
-        self._found: dict[tuple[str, str, str], Price | None] = {}
+        self._found: dict[tuple[str, str, str, bool], Price | None] = {}
 
-    def price(self, vendor: str, model: str, base_url: str = "") -> Price | None:
-        """`vendor` as a destination is called; `base_url` where it has one. None: no price is known.
+    def price(self, vendor: str, model: str, base_url: str = "", *, batch: bool = False) -> Price | None:
+        """`vendor` as a destination is called; `base_url` where it has one; `batch`: at its batch API. None: no price is
+        known.
 
         The user's own entries go by the name or by host and port; shipped prices by the address alone where there is
         one, since a name proves nothing: what is called `openai` and stands at another address bills something else.
         """
-        key = (vendor, model, base_url)
+        key = (vendor, model, base_url, batch)
         if key not in self._found:
-            self._found[key] = self._find(vendor, model, urlsplit(base_url).netloc.lower())
+            self._found[key] = self._find(vendor, model, urlsplit(base_url).netloc.lower(), batch=batch)
         return self._found[key]
 
-    def batch_price(self, vendor: str, model: str, base_url: str = "") -> Price | None:
-        """What a vendor's own batches cost, where the shipped data really has that. None: it has not, or the live price
-        is the user's own, beside which a shipped one would say nothing."""
-        address = urlsplit(base_url).netloc.lower()
-        if self._user_table.find(vendor, model, address) is not None or (not address and vendor in OWN_PRICES):
-            return None
+    def _find(self, vendor: str, model: str, address: str, *, batch: bool) -> Price | None:
+        entry = self._user_table.find(vendor, model, address)
+        if entry is not None:
+            return entry.batch_price if batch else entry.price
+        if not address and vendor in OWN_PRICES:
+            return None if batch else OWN_PRICES[vendor]
         if self._shipped is None:
             self._shipped = ShippedPrices.load()
-        return self._shipped.find_batch(address or vendor, model)
-
-    def _find(self, vendor: str, model: str, address: str) -> Price | None:
-        price = self._user_table.find(vendor, model, address)
-        if price is None and not address:
-            price = OWN_PRICES.get(vendor)
-        if price is None:
-            if self._shipped is None:
-                self._shipped = ShippedPrices.load()
-            price = self._shipped.find(address or vendor, model)
-        return price
+        return self._shipped.find(address or vendor, model, batch=batch)
 
 
 def open_prices(user_table: Path | None, *, today: date | None = None) -> Pricer:

@@ -21,7 +21,6 @@ from batchwright.core.money import picousd_from_usd
 from batchwright.core.pricing import Price, Tier
 
 SHIPPED_FILE = Path(__file__).with_name("shipped.json")
-BATCH_SUFFIX = ":batch"
 
 Clause = str | list[Any]
 """A model's names: a text is a whole name; a list begins with an operator, its parts are clauses or texts:
@@ -42,6 +41,9 @@ class ModelEntry(msgspec.Struct, array_like=True, frozen=True):
     request: str = ""
     tiers: tuple[tuple[int, str, str, str], ...] = ()
     """(above so many input tokens, input, output, cached)"""
+    batch: tuple[str, str, str] = ("", "", "")
+    """Input, output and cached at the vendor's own batch API, where it has rates of its own there; of tiers nothing is
+    said then, and none is taken to be."""
 
 
 class VendorEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,8 +74,9 @@ class ShippedPrices:
     def load(cls) -> Self:
         return cls(msgspec.json.decode(SHIPPED_FILE.read_bytes(), type=ShippedTable))
 
-    def find(self, vendor: str, model: str) -> Price | None:
-        """`vendor`: a name, or host and port. None: the vendor is not known, or it has no such model."""
+    def find(self, vendor: str, model: str, *, batch: bool = False) -> Price | None:
+        """`vendor`: a name, or host and port. `batch`: at its batch API. None: the vendor is not known, it has no such
+        model, or none with a price there."""
         entry = self._vendor(vendor)
         if entry is None:
             return None
@@ -82,18 +85,9 @@ class ShippedPrices:
         for candidate in (entry, *others):
             for known in candidate.models:
                 if matches(known.names, name):
+                    if batch:
+                        return self._batch_price(candidate, known) if known.batch[0] else None
                     return self._price(candidate, known) if known.input else None
-        return None
-
-    def find_batch(self, vendor: str, model: str) -> Price | None:
-        """What the vendor takes for the same model where it may answer later, under the name `MODEL:batch`; None: the
-        data has no such price."""
-        entry = self._vendor(vendor)
-        name = model.lower() + BATCH_SUFFIX
-        for known in entry.models if entry is not None else ():
-            # By its own name alone: most patterns of the live model fit the longer name too.
-            if known.model.endswith(BATCH_SUFFIX) and matches(known.names, name) and entry is not None:
-                return self._price(entry, known) if known.input else None
         return None
 
     def _vendor(self, vendor: str) -> VendorEntry | None:
@@ -102,6 +96,16 @@ class ShippedPrices:
             return named
         host = vendor.lower().partition(":")[0]
         return next((entry for entry in self._table.vendors if is_host_of(entry.address, host)), None)
+
+    def _batch_price(self, vendor: VendorEntry, entry: ModelEntry) -> Price:
+        rates = [picousd_from_usd(text) for text in entry.batch]
+        return Price(
+            price_id=f"{self._table.source} {self._table.date} {vendor.names[0]}/{entry.model} batch",
+            input_rate=rates[0],
+            output_rate=rates[1],
+            cached_rate=rates[2],
+            zero_rated=not any(rates),
+        )
 
     def _price(self, vendor: VendorEntry, entry: ModelEntry) -> Price:
         cached = entry.cached or entry.input

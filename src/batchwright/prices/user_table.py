@@ -11,6 +11,7 @@
     output = "16"
     cached = "0.8"                 # default: as input
     request = "0"                  # per answered request; default 0
+    batch_factor = "0.5"           # of all these at the vendor's own batch API; default: not known there
     currency = "CNY"               # default USD
     effective = 2026-10-01         # from this day on; default: always
     source = "https://..."         # for people
@@ -36,7 +37,7 @@ from batchwright.core.money import PICO
 from batchwright.core.pricing import Price
 
 RATES = ("input", "output", "cached", "request")
-FIELDS = frozenset({*RATES, "vendor", "pattern", "currency", "effective", "source", "zero_rated"})
+FIELDS = frozenset({*RATES, "batch_factor", "vendor", "pattern", "currency", "effective", "source", "zero_rated"})
 RATE_MAX = Decimal(10) ** 9
 """Above this a price is a slip of the keyboard, and its products would leave 64 bits."""
 
@@ -47,6 +48,8 @@ class UserPrice:
     pattern: str
     effective: date
     price: Price
+    batch_price: Price | None
+    """At the vendor's own batch API; None: not known."""
 
     @property
     def rank(self) -> tuple[tuple[bool, int], tuple[bool, int], date]:
@@ -63,13 +66,13 @@ class UserTable:
         # Stable: of equals the later entry of the file comes last.
         self._prices = sorted(prices, key=lambda entry: entry.rank)
 
-    def find(self, vendor: str, model: str, address: str = "") -> Price | None:
-        """The price of the most specific of the entries that match by the vendor's name or by its address (host and
-        port; empty: it has none); None: no entry matches."""
+    def find(self, vendor: str, model: str, address: str = "") -> UserPrice | None:
+        """The most specific of the entries that match by the vendor's name or by its address (host and port; empty: it
+        has none); None: no entry matches."""
         names = (vendor, address) if address else (vendor,)
         for entry in reversed(self._prices):
             if any(entry.matches(name, model) for name in names):
-                return entry.price
+                return entry
         return None
 
 
@@ -151,10 +154,28 @@ class _Entry:
             raise self._wrong("currency", f"one of {known}, or a table [currency.{currency}] with its rate")
         price_id = f"user {vendor}/{pattern}{since}{worth[1]}"
         price = self._zero(price_id) if zero_rated else self._rated(price_id, worth[0])
-        return UserPrice(vendor=vendor, pattern=pattern, effective=effective, price=price)
+        batch_price = price if zero_rated else self._at_batch_api(price)
+        return UserPrice(vendor=vendor, pattern=pattern, effective=effective, price=price, batch_price=batch_price)
+
+    def _at_batch_api(self, price: Price) -> Price | None:
+        if "batch_factor" not in self._fields:
+            return None
+        factor = _decimal(self._fields["batch_factor"], f"{self._where}: batch_factor")
+
+        def part(rate: int) -> int:
+            return int((rate * factor).to_integral_value(ROUND_HALF_EVEN))
+
+        return Price(
+            price_id=f"{price.price_id} batch",
+            input_rate=part(price.input_rate),
+            output_rate=part(price.output_rate),
+            cached_rate=part(price.cached_rate),
+            request_picousd=part(price.request_picousd),
+            zero_rated=not factor or price.zero_rated,
+        )
 
     def _zero(self, price_id: str) -> Price:
-        for field in RATES:
+        for field in (*RATES, "batch_factor"):
             if field in self._fields:
                 raise self._wrong(field, "no rate beside zero_rated = true")
         return Price(price_id=price_id, input_rate=0, output_rate=0, cached_rate=0, zero_rated=True)
