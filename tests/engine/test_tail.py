@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batchwright.core.records import InputRow
+from batchwright.core.routes import RouteLanes
 from batchwright.core.rows import SourceRow
 from batchwright.engine import intake
 from batchwright.engine.intake import SEGMENT_ROWS, Cutter
@@ -16,7 +17,7 @@ from batchwright.ports.store import NewSegment
 
 
 def cut(rows: int, body: bytes = b"{}") -> list[int]:
-    cutter = Cutter(lambda: 1, {})
+    cutter = Cutter(lambda: 1, RouteLanes({}, ()))
     segments: list[NewSegment] = []
     for first in range(0, rows, 128):
         segments += cutter.add([SourceRow(row=InputRow(body=body)) for _ in range(first, min(rows, first + 128))])

@@ -227,7 +227,8 @@ def test_the_batch_api_has_rates_of_its_own_where_the_data_says_so() -> None:
     prices = open_prices(None)
     live = prices.price("openai", "gpt-4o-mini", "https://api.openai.com/v1")
     batch = prices.price("openai", "gpt-4o-mini", "https://api.openai.com/v1", batch=True)
-    assert live is not None and batch is not None
+    assert live is not None
+    assert batch is not None
     assert (batch.input_rate * 2, batch.output_rate * 2) == (live.input_rate, live.output_rate)
     assert batch.price_id == f"{live.price_id} batch"
     assert prices.price("groq", "llama-3.3-70b-versatile", "https://api.groq.com/openai/v1") is not None

@@ -14,7 +14,7 @@ from batchwright.ports.http import Timeouts
 from batchwright.ports.vendor_batches import BatchLine, BatchOrder, BatchView, ResultLine, VendorBatches
 from batchwright.vendors.registry import OpenVendors
 from support.loop_clock import LoopClock
-from support.vendor_drive import no_local_model, no_service, row
+from support.vendor_drive import no_groups, no_local_model, no_service, row
 
 T = TypeVar("T")
 KEY = "sk-scripted-key"
@@ -33,7 +33,12 @@ async def batches_at(
 ) -> AsyncIterator[VendorBatches]:
     http = open_http_client(Timeouts(), transport=transport, environ={})
     vendors = OpenVendors(
-        lambda timeout_s: http, {"SCRIPTED_KEY": key}, LoopClock(), local=no_local_model, service=no_service
+        lambda timeout_s: http,
+        {"SCRIPTED_KEY": key},
+        LoopClock(),
+        local=no_local_model,
+        service=no_service,
+        grouping=no_groups,
     )
     place = Destination(
         vendor="scripted", base_url=base_url, key_env="SCRIPTED_KEY", profile=profile, protocol=protocol

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar, cast
 
-from batchwright.core.batch_spec import Destination
+from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.failures import FailureKind
 from batchwright.core.rate import Limits
 from batchwright.core.worker_id import WorkerId
@@ -92,6 +92,9 @@ class MinuteVendor:
         return asked.count(False) / len(asked)
 
 
+OpenGroup = Callable[[Destination], Any]
+
+
 class _Call:
     def __init__(self, handle: asyncio.TimerHandle) -> None:
         self._handle = handle
@@ -103,8 +106,9 @@ class _Call:
 class _Desk:
     """The vendor as one worker reaches it: implements `ports.vendor.Vendors`."""
 
-    def __init__(self, vendor: MinuteVendor, name: str) -> None:
-        self._vendor, self._name = vendor, name
+    def __init__(self, vendor: MinuteVendor, name: str, open_group: OpenGroup) -> None:
+        self._vendor, self._name, self._open_group = vendor, name, open_group
+        self.groups: list[Any] = []
         self.dead = False
 
     def keeps_prefixes(self, destination: Destination) -> bool:
@@ -114,6 +118,9 @@ class _Desk:
         return ""
 
     async def open(self, destination: Destination, *, timeout_s: float = 0.0) -> Any:
+        if destination.protocol is VendorProtocol.BATCH:
+            self.groups.append(self._open_group(destination))
+            return self.groups[-1]
         return _Line(self, destination.vendor, self._vendor.max_in_flight)
 
     def send(self, name: str, body: bytes, on_end: Callable[[Answer], None]) -> _Call:
@@ -124,7 +131,8 @@ class _Desk:
         return _Call(asyncio.get_running_loop().call_later(self._vendor.latency_s, on_end, answer))
 
     async def close(self) -> None:
-        return None
+        for group in self.groups:
+            await group.close()
 
 
 @dataclass
@@ -174,6 +182,8 @@ class Fleet:
         self.store, self.vendor = store, vendor
         self.seats: dict[str, Seat] = {}
         self.reports: list[str] = []
+        self.batch_api: Callable[[Destination, _Writer], Any] | None = None
+        """Opens batch APIs, for those who have any."""
         self.end_s = 0.0
         """Until when it was left to work."""
 
@@ -194,7 +204,8 @@ class Fleet:
         """Each in a place of its own, so that nobody's lock tells of its death. One that has the name of another, in
         another incarnation, is `name/incarnation` at the vendor and in `seats`."""
         known = name if incarnation == "1" else f"{name}/{incarnation}"
-        desk, writer = _Desk(self.vendor, known), _Writer()
+        writer = _Writer()
+        desk = _Desk(self.vendor, known, lambda place: cast(Any, self.batch_api)(place, writer))
         worker = Worker(
             WorkerParts(
                 store=self.store,
@@ -231,6 +242,7 @@ class Fleet:
                 seat.worker.stop(grace=False)
                 await asyncio.wait([seat.task])
         for seat in self.seats.values():
+            await seat.desk.close()
             if not seat.desk.dead and (error := seat.task.exception()) is not None:
                 raise error
 

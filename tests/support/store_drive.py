@@ -116,11 +116,12 @@ def submit(
     segments: Sequence[NewSegment],
     of: BatchSpec | None = None,
     *,
+    created_at_ms: int = 1_000,
     deadline_ms: int = 0,
     account: str = "acme",
 ) -> None:
     """A batch, claimable."""
-    accept(store, batch_id, segments, of, deadline_ms=deadline_ms, account=account)
+    accept(store, batch_id, segments, of, created_at_ms=created_at_ms, deadline_ms=deadline_ms, account=account)
     store.close_intake(batch_id, 1_000)
 
 
@@ -130,6 +131,7 @@ def accept(
     segments: Sequence[NewSegment],
     of: BatchSpec | None = None,
     *,
+    created_at_ms: int = 1_000,
     deadline_ms: int = 0,
     account: str = "acme",
 ) -> None:
@@ -138,7 +140,7 @@ def accept(
         batch_id=batch_id,
         tenant=Tenant(account),
         spec=of or spec(),
-        created_at_ms=1_000,
+        created_at_ms=created_at_ms,
         deadline_ms=deadline_ms,
         owner=INTAKE,
     )

@@ -12,6 +12,7 @@ from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.http.open import open_http_client
 from batchwright.ports.http import HttpClient, Timeouts
 from batchwright.ports.vendor import Answer, Vendor
+from batchwright.ports.vendor_batches import VendorBatches
 from batchwright.vendors.registry import OpenVendors
 from support.loop_clock import LoopClock
 
@@ -27,6 +28,10 @@ async def no_service(destination: Destination, http: HttpClient, key: str) -> Ve
     raise AssertionError("no service was asked for")
 
 
+def no_groups(destination: Destination, api: VendorBatches) -> Vendor:
+    raise AssertionError("no batch API was asked for")
+
+
 @asynccontextmanager
 async def vendor_at(
     base_url: str,
@@ -38,7 +43,12 @@ async def vendor_at(
 ) -> AsyncIterator[Vendor]:
     http = open_http_client(timeouts or Timeouts(), transport=transport, environ={})
     vendors = OpenVendors(
-        lambda timeout_s: http, {"SCRIPTED_KEY": "sk-scripted"}, LoopClock(), local=no_local_model, service=no_service
+        lambda timeout_s: http,
+        {"SCRIPTED_KEY": "sk-scripted"},
+        LoopClock(),
+        local=no_local_model,
+        service=no_service,
+        grouping=no_groups,
     )
     destination = Destination(
         vendor="scripted", base_url=base_url, key_env="SCRIPTED_KEY", profile=profile, protocol=protocol

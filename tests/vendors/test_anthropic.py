@@ -20,7 +20,7 @@ from batchwright.vendors.registry import OpenVendors
 from support.anthropic_vendor import KEY, AnthropicService, message, refusal
 from support.batch_vendor import Fault, Json, Reply, as_json
 from support.loop_clock import FIXED_NOW_MS, LoopClock
-from support.vendor_drive import CHAT, ask, no_local_model, no_service
+from support.vendor_drive import CHAT, ask, no_groups, no_local_model, no_service
 
 K = FailureKind
 TOOL = {"type": "function", "function": {"name": "look", "description": "d", "parameters": {"type": "object"}}}
@@ -48,7 +48,12 @@ def answer_of(
     async def run() -> Answer:
         http = open_http_client(Timeouts(), transport=transport, environ={})
         vendors = OpenVendors(
-            lambda timeout_s: http, {"A_KEY": KEY}, LoopClock(), local=no_local_model, service=no_service
+            lambda timeout_s: http,
+            {"A_KEY": KEY},
+            LoopClock(),
+            local=no_local_model,
+            service=no_service,
+            grouping=no_groups,
         )
         place = Destination(
             vendor="a",
@@ -408,7 +413,12 @@ def relayed(service: AnthropicService, body: bytes, *, stream: bool) -> tuple[An
     async def run() -> tuple[Answer, HttpReply | None]:
         http = open_http_client(Timeouts(), transport="own", environ={})
         vendors = OpenVendors(
-            lambda timeout_s: http, {"A_KEY": KEY}, LoopClock(), local=no_local_model, service=no_service
+            lambda timeout_s: http,
+            {"A_KEY": KEY},
+            LoopClock(),
+            local=no_local_model,
+            service=no_service,
+            grouping=no_groups,
         )
         place = Destination(vendor="a", base_url=service.base_url, key_env="A_KEY", protocol=VendorProtocol.ANTHROPIC)
         try:

@@ -14,7 +14,7 @@ from batchwright.ports.http import HttpClient, Timeouts
 from batchwright.ports.vendor import Answer, CallListener, RelayedCall, Vendor, VendorCall
 from batchwright.vendors.registry import OpenVendors
 from support.loop_clock import LoopClock
-from support.vendor_drive import no_service
+from support.vendor_drive import no_groups, no_service
 
 LOCAL = Destination(vendor="local", base_url="", protocol=VendorProtocol.LOCAL)
 SIMULATED = Destination(vendor="simulated", base_url="", protocol=VendorProtocol.SIMULATED)
@@ -72,6 +72,7 @@ def with_vendors(
             LoopClock(),
             local=opener,
             service=no_service,
+            grouping=no_groups,
             dotenv_keys=dotenv,
             dotenv_file=dotenv_file,
         )

@@ -82,7 +82,7 @@ async def check(settings: Settings, request: CheckRequest) -> list[Checked]:
     findings += await asyncio.to_thread(_blobs, settings)
     prices, priced = _prices(settings, clock)
     findings += priced
-    async with open_vendors(settings, clock, say=lambda _: None) as vendors:
+    async with open_vendors(settings, clock, say=lambda _: None, seat=None) as vendors:
         looks = [
             _Look(
                 place=place,
@@ -244,7 +244,7 @@ class _Look:
                 return [*await self._remote(subject), self._limits(subject)]
             case VendorProtocol.SIMULATED:
                 return [passed(subject, "is the simulator: nothing is sent")]
-            case VendorProtocol.SERVICE:
+            case VendorProtocol.SERVICE | VendorProtocol.BATCH:
                 raise AssertionError("no setting makes a vendor of a service")
             case _:
                 assert_never(place.protocol)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from batchwright.assemble.machine import Machine, open_machine, open_store_of
 from batchwright.assemble.sweeping import swept
 from batchwright.assemble.tracing import tracing
-from batchwright.assemble.vendors import open_vendors
+from batchwright.assemble.vendors import group_seat, open_vendors
 from batchwright.assemble.workers import limits_of_pace, start_worker
 from batchwright.fabric.hosting import Say
 from batchwright.fabric.in_process import LoopWorker
@@ -49,7 +49,10 @@ async def working(
     """A worker on all batches, on this loop, with vendors of its own; stopped at the end if it still runs. `stays`:
     somebody watches who would begin it again, so that one that was drained stands by instead."""
     settings = machine.settings
-    async with tracing(settings, say) as trace, open_vendors(settings, machine.clock, say=say) as vendors:
+    async with (
+        tracing(settings, say) as trace,
+        open_vendors(settings, machine.clock, say=say, seat=group_seat(machine)) as vendors,
+    ):
         worker = start_worker(
             machine,
             vendors,

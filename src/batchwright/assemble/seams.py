@@ -10,7 +10,7 @@ from functools import partial
 
 from batchwright.assemble.machine import Machine, open_machine
 from batchwright.assemble.sweeping import swept
-from batchwright.assemble.vendors import open_vendors
+from batchwright.assemble.vendors import group_seat, open_vendors
 from batchwright.assemble.workers import limits_of_pace, start_worker
 from batchwright.fabric.system import SystemClock
 from batchwright.ports.object_files import ObjectFiles
@@ -31,7 +31,7 @@ class MachineWorkers:
 
     async def start(self, batch_id: str, pace: Pace) -> RunningWorkers:
         vendors = await self._stack.enter_async_context(
-            open_vendors(self._machine.settings, self._machine.clock, say=self._say)
+            open_vendors(self._machine.settings, self._machine.clock, say=self._say, seat=group_seat(self._machine))
         )
         asked = limits_of_pace(pace)
         return start_worker(self._machine, vendors, say=self._say, asked=asked, only_batch=batch_id)

@@ -24,7 +24,7 @@ from batchwright.assemble.reloading import Hangups, Reloaded, check_key_file, ha
 from batchwright.assemble.sweeping import swept
 from batchwright.assemble.telling import telling_of_pauses, vendor_problems
 from batchwright.assemble.tracing import tracing
-from batchwright.assemble.vendors import open_vendors
+from batchwright.assemble.vendors import group_seat, open_vendors
 from batchwright.assemble.webhooks import delivering, webhook_targets
 from batchwright.assemble.workers import build_worker, host_worker, limits_of_pace
 from batchwright.core.errors import BatchwrightError, UsageError
@@ -121,7 +121,9 @@ async def serve_until(
         listener = listen_at(request.host, request.port)
         stack.callback(listener.close)
         figures = WorkerFigures()
-        opened = open_vendors(settings, machine.clock, say=log.say, only_simulates=settings.simulates)
+        opened = open_vendors(
+            settings, machine.clock, say=log.say, seat=group_seat(machine), only_simulates=settings.simulates
+        )
         vendors = await stack.enter_async_context(opened)
         trace = await stack.enter_async_context(tracing(settings, log.say))
         local = await asyncio.to_thread(has_local, settings)

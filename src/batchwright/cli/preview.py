@@ -98,11 +98,11 @@ def show_preview(settings: Settings, request: RunRequest, *, as_json: bool) -> i
     else:
         _print_text(preview, settings)
     counts = {lane: found.rows for lane, found in preview.lanes.items()}
-    unused = unused_texts(counts, settings.destinations, request.asked_for)
+    unused = unused_texts(counts, request.rows.destinations, request.asked_for)
     unused += short_routes_texts(counts, request.rows.directions)
     if request.reuse != Reuse():
         say("Answers that --reuse or --cache would take over are not looked for here: a run sends at most these rows.")
-    for text in (*no_model_texts(counts, settings.destinations), *no_key_texts(counts, settings.key), *unused):
+    for text in (*no_model_texts(counts, request.rows.destinations), *no_key_texts(counts, settings.key), *unused):
         say(text)
     if preview.refused and not request.skip_invalid:
         message = f"{preview.refused:,} of {preview.rows:,} rows cannot be sent, so a run would send none"

@@ -13,6 +13,7 @@ from batchwright.cli.preview import show_preview
 from batchwright.cli.running import add_endpoint_help, finish, run_to_end, typed_command
 from batchwright.core.gate import OnGate
 from batchwright.core.object_urls import object_url
+from batchwright.core.via import Via
 
 if TYPE_CHECKING:
     from batchwright.runner.object_inputs import OpenObjects
@@ -42,6 +43,13 @@ if TYPE_CHECKING:
     help="With --max-cost: also send rows without a price or a bound; the cap is then soft. [default: off]",
 )
 @click.option("--deadline", metavar="TIME", help="Give up what is not done after this time, e.g. 2h. [default: none]")
+@click.option(
+    "--via",
+    type=click.Choice([way.value for way in Via]),
+    default=Via.LIVE.value,
+    help="Send rows live; through the vendor's own batch API, which is slow and cheaper; or through that while there "
+    "is time, and live what is not back when a third of the time to --deadline (2 h at most) is left. [default: live]",
+)
 @click.option(
     "--on-uncertain",
     type=click.Choice(options.ON_UNCERTAIN),
@@ -153,6 +161,7 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
         allow_unpriced=given.get("allow_unpriced", False),
         on_gate=_on_gate(given),
         stop_after_failures=given.get("stop_after_failures"),
+        via=given.get("via", Via.LIVE.value),
     )
     check_delivery(request.delivery, source)
     return settings, request

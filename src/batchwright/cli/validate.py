@@ -47,10 +47,10 @@ def validate_command(source: str, **given: Any) -> int:
         _print_json(report)
     else:
         _print_text(report)
-    unused = unused_texts(report.lanes, settings.destinations, request.asked_for)
+    unused = unused_texts(report.lanes, request.rows.destinations, request.asked_for)
     unused += short_routes_texts(report.lanes, request.rows.directions)
     no_key = no_key_texts(report.lanes, settings.key)
-    for text in (*notes, *no_model_texts(report.lanes, settings.destinations), *no_key, *unused):
+    for text in (*notes, *no_model_texts(report.lanes, request.rows.destinations), *no_key, *unused):
         say(text)
     if help_text := endpoint_help_text(settings, report.findings):
         say(help_text)

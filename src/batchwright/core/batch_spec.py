@@ -74,6 +74,8 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     """Where the vendor is, in a person's own word; shown beside its answers, and nothing follows from it."""
     batch_of: str = ""
     """For `batch`: the name of the vendor whose batch API it is."""
+    live: VendorProtocol = VendorProtocol.OPENAI
+    """For `batch`: how that vendor itself is spoken to."""
     live_too: bool = False
     """For `batch`: what it does not bring in time goes to that vendor itself."""
     group: str = ""
@@ -82,14 +84,6 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     unusable: str = ""
     """Why no row may go there (its key is withheld, its model file is not there): the rows it would get are unroutable.
     It is not left out, because they would go to another vendor then."""
-
-
-def grouped(destinations: Sequence[Destination], batch_id: str) -> tuple[Destination, ...]:
-    """As they are kept with the batch of this id."""
-    return tuple(
-        msgspec.structs.replace(place, group=batch_id) if place.protocol is VendorProtocol.BATCH else place
-        for place in destinations
-    )
 
 
 def with_keys_of(own: Sequence[Destination], now: Sequence[Destination]) -> tuple[Destination, ...]:
@@ -104,7 +98,16 @@ def with_keys_of(own: Sequence[Destination], now: Sequence[Destination]) -> tupl
 
 
 def _address(place: Destination) -> tuple[str, str, VendorProtocol]:
+    if place.protocol is VendorProtocol.BATCH:
+        return place.batch_of, place.base_url, place.live
     return place.vendor, place.base_url, place.protocol
+
+
+def live_place(place: Destination) -> Destination:
+    """The vendor itself, of the place of its batch API."""
+    return msgspec.structs.replace(
+        place, vendor=place.batch_of, protocol=place.live, batch_of="", live_too=False, group=""
+    )
 
 
 class RouteStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,3 +207,14 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What separates them there; empty: a comma."""
     csv_mark: bool = False
     """It begins with a byte-order mark, by which a spreadsheet knows UTF-8."""
+
+
+def grouped(spec: BatchSpec, batch_id: str) -> BatchSpec:
+    """As it is kept with the batch of this id: a batch API is entered by one batch at a time."""
+    if all(place.protocol is not VendorProtocol.BATCH for place in spec.destinations):
+        return spec
+    places = (
+        msgspec.structs.replace(place, group=batch_id) if place.protocol is VendorProtocol.BATCH else place
+        for place in spec.destinations
+    )
+    return msgspec.structs.replace(spec, destinations=tuple(places))

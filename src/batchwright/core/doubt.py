@@ -7,6 +7,8 @@ knows. It gets a note of one attempt in doubt and goes back to PENDING, or ends:
 A row that was at a batch service is in no doubt: it is asked for there under the key it was submitted with, which makes
 no second batch of it.
 
+A row that was at a vendor's own batch API is in no doubt either, and its worker did not die of it: it is as it was.
+
 A death says little of a row that had company, so it uses up none of its attempts. But a row that was out at many of
 them is a suspect: its holder sends it with nothing else out, until it comes back or is proved guilty. So a row that
 kills its workers ends alone after some deaths, and no row beside it ends with it.
@@ -67,11 +69,14 @@ def resolve(
     policy: OnUncertain,
     max_attempts: int,
     asked_once: frozenset[int] = frozenset(),
+    resting: frozenset[int] = frozenset(),
 ) -> Resolution:
     """Deals with every RESERVED row of a segment that was lost.
 
     `asked_once`: rows whose vendor takes the same request a second time for the first one and gives its answer. Of
     those nothing is in doubt, whatever the policy: they go back to pending as if they had not been sent.
+
+    `resting`: rows at a vendor's batch API, by groups that are kept: they go back to pending, and nothing else.
 
     `last` has the latest record of rows that have one; `alone` says that the lost worker had a single row reserved in
     all its segments, and here. A row that had a success before this round (`previous_map`) and would end without one
@@ -79,6 +84,7 @@ def resolve(
     """
     new_map = bytearray(lost_map)
     doubtful = [row for row, byte in enumerate(lost_map) if byte == row_map.RESERVED]
+    suspected = [row for row in doubtful if row not in resting]
     # Whoever allows one attempt wants no second one, whatever became of the first.
     uses_attempt = alone or max_attempts == 1
     records: list[Record] = []
@@ -86,6 +92,9 @@ def resolve(
     for row in doubtful:
         before = last.get(row)
         base = before if before is not None else Record(row=row, byte=row_map.RESERVED, attempts=0, used=0)
+        if row in resting:
+            records.append(_moved(new_map, base, None, previous=0))
+            continue
         if row in asked_once and base.alone + alone < POISON_DEATHS:
             died = msgspec.structs.replace(base, alone=base.alone + alone, deaths=base.deaths + 1)
             records.append(_moved(new_map, died, None, previous=0))
@@ -104,7 +113,7 @@ def resolve(
         row_map=bytes(new_map),
         records=records,
         first=tuple(row for row in doubtful if new_map[row] == row_map.PENDING),
-        window=max(1, len(doubtful) // 2) if doubtful else 0,
+        window=max(1, len(suspected) // 2) if suspected else 0,
         tally=tally,
     )
 

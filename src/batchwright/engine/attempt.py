@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from batchwright.core import row_map
-from batchwright.core.failures import FailureKind
+from batchwright.core.failures import KINDS, FailureKind, LaneSignal
 from batchwright.core.gate import GateVerdict
 from batchwright.core.met import add_met
 from batchwright.core.records import UNKNOWN, InputRow, Record, UsageKey, UsageSum
@@ -73,6 +73,8 @@ class Attempts:
         desk.answered += 1
         if answer.kind is None and answer.limits is None and not desk.lane.counts_tokens:
             desk.lane.succeeded(now_s, attempt.started_s)
+        elif desk.groups and answer.kind is not None and KINDS[answer.kind].lane is not LaneSignal.PAUSE:
+            desk.lane.withdraw(attempt.tokens)  # it says nothing of pace
         else:
             tell_lane(
                 desk,
@@ -90,6 +92,14 @@ class Attempts:
         gate, attempt.queue.segment.context.gate = attempt.queue.segment.context.gate, None
         self._move_on(attempt, DROPPED, (now_s, now_ms))
         attempt.queue.segment.context.gate = gate
+
+    def withdraw(self, attempt: Attempt) -> None:
+        """The row is left where it is: this attempt of it goes on, and is asked for again."""
+        segment, context = attempt.queue.segment, attempt.queue.segment.context
+        if context.needs_allowance:
+            context.allowance_picousd += attempt.worst_picousd
+        if not segment.lost:
+            segment.clear(attempt.row)
 
     def _move_on(self, attempt: Attempt, answer: Answer, now: tuple[float, int]) -> None:
         desk = attempt.desk

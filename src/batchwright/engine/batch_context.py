@@ -39,6 +39,7 @@ class BatchContext:
         "key_short",
         "may_send",
         "paused",
+        "recall_ms",
         "round",
         "route_lanes",
         "rows_ended",
@@ -51,7 +52,7 @@ class BatchContext:
         "worst_next_picousd",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0915  # a list of what is kept of it
         self, batch_id: str, *, spec: BatchSpec, total: int, round: int, gate: Gate | None, tenant: Tenant = LOCAL
     ) -> None:
         self.batch_id = batch_id
@@ -83,6 +84,8 @@ class BatchContext:
         self.closing_until_s = 0.0
         """When the grace for rows in flight ends."""
         self.deadline_ms = 0
+        self.recall_ms = 0
+        """From this moment on nothing of it waits at a batch API any more; 0: no such moment."""
         self.may_send = True
         self.allowance_picousd = 0
         """Budget drawn and free: held by no row in flight."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from copy import copy
 
 from batchwright.core import row_map
-from batchwright.core.batch_spec import CHUNK_OF, Destination, LaneKey, with_keys_of
+from batchwright.core.batch_spec import CHUNK_OF, Destination, LaneKey, grouped, with_keys_of
 from batchwright.core.batch_state import BatchState, Pause, PauseCause, derive
 from batchwright.core.errors import InUse, KeyReused, NoSuchBatch, UsageError, WrongState
 from batchwright.core.failures import FailureKind
@@ -97,7 +97,7 @@ class StoreBatches:
         batch = NewBatch(
             batch_id=submit.batch_id,
             tenant=self._tenant,
-            spec=submit.spec,
+            spec=grouped(submit.spec, submit.batch_id),
             created_at_ms=now_ms,
             deadline_ms=now_ms + int(submit.deadline_s * 1000) if submit.deadline_s else 0,
             owner=self._owner,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from batchwright.core.batch_spec import LaneKey
 from batchwright.core.batch_state import Pause, PauseCause
@@ -25,12 +25,16 @@ from batchwright.engine.desk import LaneDesk
 from batchwright.engine.open_segment import OpenSegment, SegmentDraft
 from batchwright.engine.room import Room
 from batchwright.ports.store import BatchSignals, LanePause, Release, SegmentKey
+from batchwright.ports.vendor import GroupVendor
 
 if TYPE_CHECKING:
     from batchwright.engine.worker import Worker
 
 STILL_FOR_MS = 5_000
 """For how long a segment is parked whose lanes stand still."""
+
+
+RECALLED = "its deadline is near: what is not back goes to the vendor itself"
 
 
 class Closing:
@@ -77,6 +81,7 @@ class Closing:
     def lose(self, segment: OpenSegment) -> None:
         """The segment's epoch is another's: what is still out is only counted, as orphan spend."""
         segment.lost = True
+        self._sender.leave(segment)
         self._floor.unready(segment)
         segment.new_records = []
         self._drop_if_empty(segment)
@@ -104,6 +109,11 @@ class Closing:
             self._stop(now_s)
         await self._expire(now_s)
         for context in list(self._floor.contexts.values()):
+            if 0 < context.recall_ms <= self._clock.now_ms():
+                for desk in context.desks.values():
+                    if desk.groups and not desk.recalled:
+                        desk.recalled = RECALLED
+                        _recall(desk, RECALLED)
             if context.gate_shut:
                 await self._shut_gate(context, now_s)
             if context.failed_anew and context.closing is None:
@@ -136,7 +146,8 @@ class Closing:
             if context.closing is not None:
                 due_s = min(due_s, context.closing_until_s)
             elif context.deadline_ms:
-                due_s = min(due_s, now_s + max(0, context.deadline_ms - now_ms) / 1000)
+                due_ms = context.recall_ms if context.recall_ms > now_ms else context.deadline_ms
+                due_s = min(due_s, now_s + max(0, due_ms - now_ms) / 1000)
         if self._worker.stopping:
             due_s = min(due_s, self._worker.stop_until_s)
         return due_s
@@ -172,6 +183,8 @@ class Closing:
         context.may_send = False
         grace_s = settings.deadline_grace_s if kind is FailureKind.EXPIRED else settings.grace_s
         context.closing_until_s = now_s + grace_s
+        for desk in context.desks.values():
+            _recall(desk, f"the batch ends ({kind.value})")
         self._worker.wake_now()
 
     def _close(self, context: BatchContext, now_s: float) -> None:
@@ -235,6 +248,8 @@ class Closing:
             segment.lane_set = "\n".join(sorted(self._floor.open_lanes(segment))) or segment.lane_set
             self._floor.unready(segment)
             self._sender.changed[segment] = None
+        if segment.flights and segment.context.closing is None:
+            self._sender.leave(segment)
         if segment.flights and late:
             self._sender.abort(segment)
         if segment.flights or segment.open == 0:
@@ -377,6 +392,11 @@ class Closing:
                 desks = [self._floor.desks[name] for name in names]
                 at = next((at for at, desk in enumerate(desks) if desk.quarantine is not None), 0)
                 self._pause(context, PauseCause.LANE, f"{_lane_name(lanes[at])}: {desks[at].blocked}", names[at])
+
+
+def _recall(desk: LaneDesk, why: str) -> None:
+    if desk.groups and desk.vendor is not None:
+        cast(GroupVendor, desk.vendor).recall(why)
 
 
 def _lane_name(lane: str) -> str:

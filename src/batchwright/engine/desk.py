@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from batchwright.engine.batch_context import BatchContext
 
 
+GROUPED_MAX = 100_000
+"""Rows at a batch API at once, by one worker; the bytes of their bodies mostly bind before (`engine.room`)."""
+
+
 class BatchLine:
     """One batch's rows at one desk."""
 
@@ -96,6 +100,7 @@ class LaneDesk:
         "demand",
         "destination",
         "flight_bytes",
+        "groups",
         "key",
         "known_pause",
         "lacks",
@@ -111,6 +116,7 @@ class LaneDesk:
         "probe_mark",
         "probing",
         "quarantine",
+        "recalled",
         "reserve_target",
         "sent",
         "sequence",
@@ -122,7 +128,7 @@ class LaneDesk:
         "waiting",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0915  # a list of what a lane has
         self, key: LaneKey, *, name: str, destination: Destination, lane: Lane, limits: LaneLimits, price: Price | None
     ) -> None:
         self.key = key
@@ -133,6 +139,10 @@ class LaneDesk:
         self.destination = destination
         self.answered_by = SIMULATED if destination.protocol is VendorProtocol.SIMULATED else key.vendor
         """The vendor as answers and bills name it: what is made up never stands under a real vendor's name."""
+        self.groups = destination.protocol is VendorProtocol.BATCH
+        """Its vendor is a `ports.vendor.GroupVendor`."""
+        self.recalled = ""
+        """Of such a one: why its rows go on to another lane; empty: they do not."""
         self.lane = lane
         self.price = price
         self.dearest = Dearest()
@@ -181,7 +191,7 @@ class LaneDesk:
         """Why nothing can be sent here until a person acts; empty: it can, if only the one row of a probe."""
         if self.quarantine is not None:
             return self.quarantine.sentence
-        return self.lacks or ("" if self.probing else self.lane.paused_reason)
+        return self.recalled or self.lacks or ("" if self.probing else self.lane.paused_reason)
 
     @property
     def concerns(self) -> bool:
@@ -197,8 +207,9 @@ class LaneDesk:
         )
 
     def set_ceiling(self, usual: int) -> None:
-        """Rows at once: what its limits say, else `usual`, and no more than its vendor can work on."""
-        ceiling = self.limits.concurrency or usual
+        """Rows at once: what its limits say, else `usual`, and no more than its vendor can work on. A batch API takes
+        what memory has room for: limits are those of live rows."""
+        ceiling = GROUPED_MAX if self.groups else self.limits.concurrency or usual
         bound = self.vendor.max_in_flight if self.vendor is not None else 0
         self.lane.set_ceiling(min(bound, ceiling) if bound else ceiling)
 
@@ -209,6 +220,10 @@ class LaneDesk:
         line = BatchLine(context, self)
         self.lines.append(line)
         return line
+
+    def ask_costs_anew(self) -> None:
+        for line in self.lines:
+            line.waits_for_cost = False
 
     def next_ready(self) -> BatchLine | None:
         """The line whose turn it is among those that have a row which may be sent; None if none has."""

@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 
 from batchwright.core import row_map
-from batchwright.core.batch_spec import Destination, LaneKey, name_of_lane
+from batchwright.core.batch_spec import Destination, LaneKey, VendorProtocol, name_of_lane
 from batchwright.core.gate import GATE_ROWS, Gate, GateRule
 from batchwright.core.lanes import Lane, LaneSettings
 from batchwright.core.prefix_order import by_prefix
 from batchwright.core.pricing import Price
 from batchwright.core.quarantine import Quarantine, covering
+from batchwright.core.recall import recall_ms
 from batchwright.core.routes import LOCAL
 from batchwright.engine.batch_context import BatchContext
-from batchwright.engine.desk import LaneDesk
+from batchwright.engine.desk import GROUPED_MAX, LaneDesk
 from batchwright.engine.open_segment import LaneQueue, OpenSegment
 from batchwright.engine.worker_settings import NO_LIMITS, LaneLimits, WorkerSettings, limits_of
 from batchwright.ports.store import BatchRow, ClaimedSegment, LanePause, SegmentKey
@@ -55,7 +56,9 @@ class Floor:
     def enter(self, batch: BatchRow) -> BatchContext:
         """Remembers a batch that was claimed from for the first time (or again after it was left)."""
         spec = batch.spec
-        gated = spec.gate is not GateRule.OFF and not batch.gate_passed and batch.facts.total >= GATE_ROWS
+        # A batch API has hours for the first rows as for the last, and refuses a file that it cannot read as a whole.
+        grouped = any(place.protocol is VendorProtocol.BATCH for place in spec.destinations)
+        gated = spec.gate is not GateRule.OFF and not (batch.gate_passed or grouped) and batch.facts.total >= GATE_ROWS
         context = BatchContext(
             batch.batch_id,
             spec=spec,
@@ -65,6 +68,9 @@ class Floor:
             tenant=batch.tenant,
         )
         context.deadline_ms = batch.deadline_ms
+        if grouped and context.route_lanes:
+            begun_ms = self._now_ms() if batch.round else batch.created_at_ms
+            context.recall_ms = recall_ms(begun_ms, batch.deadline_ms)
         self.contexts[batch.batch_id] = context
         return context
 
@@ -129,9 +135,11 @@ class Floor:
         name = name_of_lane(key, destination)
         desk = self.desks.get(name)
         if desk is None:
-            ceiling = limits.concurrency or self._settings.concurrency
+            grouped = destination.protocol is VendorProtocol.BATCH
+            limits = NO_LIMITS if grouped else limits
+            ceiling = GROUPED_MAX if grouped else limits.concurrency or self._settings.concurrency
             settings = LaneSettings(
-                start=min(self._settings.concurrency_start, ceiling),
+                start=ceiling if grouped else min(self._settings.concurrency_start, ceiling),
                 ceiling=ceiling,
                 requests_per_minute=limits.rpm,
                 tokens_per_minute=limits.tpm,
@@ -194,7 +202,9 @@ class Floor:
 
     def _limit(self, desk: LaneDesk, now_s: float) -> None:
         """A lane keeps to what each of the batches that go there now asks for, and to what the settings say where none
-        does."""
+        does; a batch API to none of it."""
+        if desk.groups:
+            return
         users = [context for context in self.contexts.values() if desk in context.desks.values()]
         wanted = [self._limits_of(desk.key, context) for context in users] or [self._limits_of(desk.key)]
         limits = reduce(lambda one, other: one.beside(other, concurrency=self._settings.concurrency), wanted)
@@ -283,7 +293,7 @@ class Floor:
         routes = segment.context.route_lanes
         found = {(row.lane, row.route) for row in segment.rows if row is not None}
         lanes = {segment.lanes[lane] for lane, _ in found}
-        return lanes.union(*(routes.get(route, ()) for _, route in found))
+        return lanes.union(*(routes.get(route) or () for _, route in found))
 
 
 def _group(queue: LaneQueue, first: Sequence[int]) -> None:

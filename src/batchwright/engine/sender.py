@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from asyncio import TimerHandle
 from collections.abc import Callable
+from typing import cast
 
 from batchwright.core import row_map
 from batchwright.core.errors import told_of_fault
@@ -22,7 +23,7 @@ from batchwright.engine.room import TIMES_FREE
 from batchwright.engine.worker_settings import CHECKPOINT_RECORD_BYTES, WorkerSettings
 from batchwright.ports.clock import Clock
 from batchwright.ports.observer import WorkerFigures
-from batchwright.ports.vendor import Answer
+from batchwright.ports.vendor import Answer, GroupCall, GroupVendor, RowAsk, Vendor
 
 USUAL_OVER = 16
 """Answers that the running mean of their size goes back over."""
@@ -64,6 +65,8 @@ class Sender:
         """Until when the lease is known to hold. Asked at every send: a commit may hang for longer than the lease,
         while answers that come in make room for rows that another worker has by then."""
         self.in_flight = 0
+        self.grouped = 0
+        """Of these, rows at batch APIs."""
         self.answered = 0
         self.flight_bytes = 0
         self.answer_bytes = 0
@@ -91,11 +94,10 @@ class Sender:
         vendor = desk.vendor
         if vendor is None or not self.sending or now_s >= self.send_until_s or desk.quarantine is not None:
             return
-        for one in desk.lines:
-            one.waits_for_cost = False
+        desk.ask_costs_anew()
         lane = desk.lane
         room_bytes = self._settings.answer_bytes_max - self.answer_bytes - self.landing_bytes - self.held_bytes
-        while not self.in_flight or self.in_flight * self.usual_answer_bytes <= room_bytes:
+        while desk.groups or self.in_flight <= self.grouped or self._live * self.usual_answer_bytes <= room_bytes:
             line = desk.next_ready()
             if line is None:
                 if not self.starved and desk.starves:
@@ -117,8 +119,7 @@ class Sender:
                 # The lane is asked before the budget: nothing is drawn for rows that cannot go.
                 wait_s = lane.held_back_s(now_s)
                 if wait_s > 0:
-                    if wait_s < math.inf:
-                        self._later(desk, now_s, wait_s)
+                    self._later(desk, now_s, wait_s)
                     return
                 held_picousd = self._hold(line, entry)
                 if held_picousd < 0:
@@ -126,8 +127,7 @@ class Sender:
             tokens = row_tokens(entry)
             wait_s = lane.admit(now_s, tokens)
             if wait_s > 0:
-                if wait_s < math.inf:
-                    self._later(desk, now_s, wait_s)
+                self._later(desk, now_s, wait_s)
                 return
             line.ready.popleft()
             attempt = Attempt(self.ended, desk, queue, row)
@@ -143,7 +143,25 @@ class Sender:
             self.flight_bytes += size
             desk.flight_bytes += size
             desk.sent.count += 1
-            attempt.call = vendor.send(entry.endpoint, entry.body, attempt.end)
+            if desk.groups:
+                self._send_grouped(vendor, attempt, entry)
+            else:
+                attempt.call = vendor.send(entry.endpoint, entry.body, attempt.end)
+
+    @property
+    def _live(self) -> int:
+        """Rows out whose answers come when they come: those of a batch API are taken from it as there is room."""
+        return self.in_flight - self.grouped
+
+    def _send_grouped(self, vendor: Vendor, attempt: Attempt, entry: InputRow) -> None:
+        self.grouped += 1
+        segment, row = attempt.queue.segment, attempt.row
+        ask = RowAsk(segment.first_index + row, segment.base_record(row).attempts, entry.model, self.has_room)
+        attempt.call = cast(GroupVendor, vendor).send_row(ask, entry.endpoint, entry.body, attempt.end)
+
+    def has_room(self) -> bool:
+        """Whether answers that can wait may come now."""
+        return self.answer_bytes + self.landing_bytes + self.held_bytes < CHECKPOINT_RECORD_BYTES
 
     def _serve(self, desk: LaneDesk, now_s: float) -> bool:
         """Lets calls go before any row. False: one waits for room, and no row may overtake it.
@@ -161,8 +179,7 @@ class Sender:
             elif desk.blocked or lane.paused_reason or lane.in_outage:
                 callers.popleft().refuse(wait_s)
             else:
-                if wait_s < math.inf:
-                    self._later(desk, now_s, wait_s)
+                self._later(desk, now_s, wait_s)
                 return False
         return True
 
@@ -230,11 +247,7 @@ class Sender:
 
     def _book(self, attempt: Attempt, answer: Answer, now_s: float, now_ms: int) -> None:
         segment = attempt.queue.segment
-        del segment.flights[attempt.row]
-        segment.context.in_flight -= 1
-        self.in_flight -= 1
-        self.flight_bytes -= attempt.size
-        attempt.desk.flight_bytes -= attempt.size
+        self._land(attempt)
         self.answered += 1
         try:
             self._attempts.book(attempt, answer, now_s, now_ms)
@@ -250,6 +263,16 @@ class Sender:
             self._count(attempt, answer)
         self.changed[segment] = None
         self._to_pump[attempt.desk] = None
+
+    def _land(self, attempt: Attempt) -> None:
+        """It is out no more."""
+        segment = attempt.queue.segment
+        del segment.flights[attempt.row]
+        segment.context.in_flight -= 1
+        self.in_flight -= 1
+        self.grouped -= attempt.desk.groups
+        self.flight_bytes -= attempt.size
+        attempt.desk.flight_bytes -= attempt.size
 
     def count_plain(self, desk: LaneDesk) -> None:
         """What nearly every attempt comes to is counted at once for all since the last time."""
@@ -270,21 +293,37 @@ class Sender:
     def abort(self, segment: OpenSegment) -> None:
         """Drops the segment's flights; each may have been paid for, as after a lost connection."""
         now_s = self._clock.now_s()
+        if segment.context.closing is None:
+            self.leave(segment)
         self.book_held(now_s, every=True)
-        for row, attempt in list(segment.flights.items()):
+        for attempt in list(segment.flights.values()):
             assert attempt.call is not None
             attempt.call.abort()
             attempt.desk.lane.withdraw(attempt.tokens)
-            del segment.flights[row]
-            segment.context.in_flight -= 1
-            self.in_flight -= 1
-            self.flight_bytes -= attempt.size
-            attempt.desk.flight_bytes -= attempt.size
+            self._land(attempt)
             self._attempts.drop(attempt, now_s, self._clock.now_ms())
             self.changed[segment] = None
 
+    def leave(self, segment: OpenSegment) -> None:
+        """Lets go of those of the segment's rows that are at a batch API: they stay there, in no doubt, for whoever
+        goes on with it."""
+        grouped = [attempt for attempt in segment.flights.values() if attempt.desk.groups]
+        if not grouped:
+            return
+        self.book_held(self._clock.now_s(), every=True)
+        for attempt in grouped:
+            if segment.flights.get(attempt.row) is not attempt:
+                continue  # its answer has just been booked
+            cast(GroupCall, attempt.call).leave()
+            attempt.desk.lane.withdraw(attempt.tokens)
+            self._land(attempt)
+            self._attempts.withdraw(attempt)
+            self.changed[segment] = None
+
     def _later(self, desk: LaneDesk, now_s: float, wait_s: float) -> None:
-        """One timer a desk, for the earliest moment anything there may go on."""
+        """One timer a desk, for the earliest moment anything there may go on; none for what no clock brings."""
+        if wait_s == math.inf:
+            return
         at_s = now_s + wait_s
         if desk.timer is not None:
             if desk.timer_at_s <= at_s:

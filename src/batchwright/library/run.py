@@ -82,6 +82,7 @@ class Options(TypedDict, total=False):
     gate: bool
     on_gate: str
     stop_after_failures: int | str
+    via: str
     prices: str | Path
     transport: str
     progress: str
@@ -106,6 +107,7 @@ _OF_THE_RUN = {
     "allow_unpriced",
     "on_gate",
     "stop_after_failures",
+    "via",
     "metadata",
 }
 """What `Settings.to_request` takes; what is left are settings."""

@@ -42,6 +42,7 @@ from batchwright.ports.checkpoint import (
 )
 from batchwright.ports.files import FileStore
 from batchwright.ports.fleet import Fleet, LanePause, WorkerRow
+from batchwright.ports.groups import Groups
 from batchwright.ports.keys import Keys
 from batchwright.ports.new_batch import Idempotency, IdempotentBatch, NewBatch, NewSegment
 from batchwright.ports.observer import Backlog
@@ -83,7 +84,7 @@ __all__ = [
 NOTHING_RELEASED: Mapping[str, int] = {}
 
 
-class Store(Fleet, Keys, FileStore, Webhooks, Protocol):
+class Store(Fleet, Keys, FileStore, Groups, Webhooks, Protocol):
     """See the module's docstring for what holds for all of these."""
 
     # intake ------------------------------------------------------------------------------------------------------

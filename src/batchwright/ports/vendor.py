@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -76,6 +76,25 @@ class CallListener(Protocol):
         streamed; empty: there is none."""
 
 
+class RowAsk(NamedTuple):
+    """Which row of its batch it is that goes to a `GroupVendor`."""
+
+    row_index: int
+    """Its request_index."""
+    attempts: int
+    """That it had before: with the index it names this very attempt, also for whoever goes on after a crash."""
+    model: str
+    """As the vendor gets it; all of a file may have to name one."""
+    has_room: Callable[[], bool]
+    """Whether an answer may be handed over now, or more of them would be in memory than fit."""
+
+
+class GroupCall(VendorCall, Protocol):
+    def leave(self) -> None:
+        """Nobody here waits for the row any more, and it stays where it is: asked for again by the same `RowAsk`, here
+        or elsewhere, it gets its answer. `on_end` is not called. (`abort` gives it up.)"""
+
+
 class Vendor(Protocol):
     @property
     def max_in_flight(self) -> int:
@@ -95,6 +114,21 @@ class Vendor(Protocol):
 
     async def close(self) -> None:
         """Ends what was started for it (a local server). Nothing is to be sent or awaited any more."""
+
+
+class GroupVendor(Vendor, Protocol):
+    """A vendor's own batch API, for one batch of ours: rows go there in groups, and are in no hurry.
+
+    A row that is in a group is in no doubt: what becomes of its attempt is kept by group, durably, from before it is
+    sent. Its answers say nothing of pace."""
+
+    def send_row(self, ask: RowAsk, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> GroupCall:
+        """As `send`. A row that is at the vendor already, by a group that was sent before, joins it."""
+
+    def recall(self, why: str) -> None:
+        """Ends all groups at the vendor, early: what is done by then is answered, the rest ends as UNREACHABLE where
+        the vendor did not do it, and in doubt where it does not say within a minute. Harmless when asked again. `why`:
+        for people."""
 
 
 class Vendors(Protocol):

@@ -38,8 +38,8 @@ class Pricer:
         self._found: dict[tuple[str, str, str, bool], Price | None] = {}
 
     def price(self, vendor: str, model: str, base_url: str = "", *, batch: bool = False) -> Price | None:
-        """`vendor` as a destination is called; `base_url` where it has one; `batch`: at its batch API. None: no price is
-        known.
+        """`vendor` as a destination is called; `base_url` where it has one; `batch`: at its batch API. None: no price
+        is known.
 
         The user's own entries go by the name or by host and port; shipped prices by the address alone where there is
         one, since a name proves nothing: what is called `openai` and stands at another address bills something else.

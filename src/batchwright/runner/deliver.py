@@ -15,7 +15,7 @@ from batchwright.runner import commands
 from batchwright.runner.destination_file import descriptor_of
 from batchwright.runner.earlier_file import HEAD_BYTES, begins_anything_else, holds_anything_else
 from batchwright.runner.export import export, form_of_name, format_of
-from batchwright.runner.gather import Gathered
+from batchwright.runner.gather import Gathered, gathering
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.law import InputCount
 from batchwright.runner.object_inputs import OpenObjects
@@ -68,7 +68,7 @@ async def deliver(
 
 
 async def _pass_over(seams: Seams, status: BatchStatus) -> Gathered:
-    gathered = Gathered()
+    gathered = gathering(status)
     seen = seams.interrupts.count
     async for views in seams.batches.rows(status.batch_id, texts_of=frozenset()):
         if seams.interrupts.count > seen:

@@ -20,7 +20,7 @@ from batchwright.runner.compression import split_name
 from batchwright.runner.destination_file import NoReaderYet, ObjectSink, Sink, descriptor_of, open_sink
 from batchwright.runner.earlier_file import EarlierFile, look
 from batchwright.runner.figures import plural
-from batchwright.runner.gather import Gathered
+from batchwright.runner.gather import Gathered, gathering
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.report import Written
 from batchwright.runner.request import Delivery
@@ -56,7 +56,7 @@ def form_of_name(path: Path | ObjectURL | None) -> str:
 async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple[Gathered, Written]:
     """Writes what `delivery` asks for. Raises OSError where a file cannot be written, Interrupted at an interrupt that
     comes meanwhile; no file is changed then."""
-    gathered = Gathered()
+    gathered = gathering(status)
     seen = seams.interrupts.count
     failed_rows = 0
     header, line = line_writer(format_of(delivery), status.batch_id, status.spec)

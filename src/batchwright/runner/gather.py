@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from batchwright.core import row_map
+from batchwright.core.batch_spec import VendorProtocol
 from batchwright.core.failures import FailureKind
 from batchwright.core.rows import RowView
+from batchwright.ports.batches import BatchStatus
 
 MAX_GROUPS = 200
 """Different (kind, code, parameter) that are told apart; what comes later is counted under its kind alone."""
@@ -45,8 +47,17 @@ class Group:
 
 
 @dataclass(slots=True)
+class AnsweredBy:
+    rows: int = 0
+    cost_picousd: int = 0
+
+
+@dataclass(slots=True)
 class Gathered:
     """Sums over the rows that passed through `add`."""
+
+    by_vendor: dict[str, AnsweredBy] | None = None
+    """Answers by who gave them; None: not asked for."""
 
     rows: int = 0
     by_byte: dict[int, int] = field(default_factory=dict)
@@ -86,7 +97,16 @@ class Gathered:
                     self.rows_died_with += 1
             if byte >= first_failure:
                 self._add_failure(view)
+        if self.by_vendor is not None:
+            self._split(self.by_vendor, views)
         self.rows += len(views)
+
+    def _split(self, by_vendor: dict[str, AnsweredBy], views: Sequence[RowView]) -> None:
+        for view in views:
+            if view.record is not None and row_map.is_success(view.byte):
+                found = by_vendor.setdefault(view.record.vendor, AnsweredBy())
+                found.rows += 1
+                found.cost_picousd += view.record.cost_picousd
 
     def _add_failure(self, view: RowView) -> None:
         kind = row_map.BYTE_KINDS[view.byte]
@@ -115,3 +135,9 @@ class Gathered:
     def most_frequent(self) -> list[tuple[GroupKey, Group]]:
         """Groups, the largest first; of equals the one met first."""
         return sorted(self.groups.items(), key=lambda item: -item[1].count)
+
+
+def gathering(status: BatchStatus) -> Gathered:
+    """For the rows of this batch: where some may have gone through a batch API it matters who answered which."""
+    apis = any(place.protocol is VendorProtocol.BATCH for place in status.spec.destinations)
+    return Gathered(by_vendor={} if apis else None)

@@ -12,7 +12,7 @@ from batchwright.core.batch_state import BatchState
 from batchwright.core.failures import KINDS, FailureKind, Flag
 from batchwright.core.object_urls import ObjectURL
 from batchwright.ports.batches import BatchStatus
-from batchwright.runner.gather import Gathered, Sample
+from batchwright.runner.gather import AnsweredBy, Gathered, Sample
 from batchwright.runner.law import InputCount, Law, check
 from batchwright.runner.standing import flags_of
 
@@ -91,6 +91,8 @@ class Report:
     timing: Timing
     written: Written | None
     law: Law
+    by_vendor: dict[str, AnsweredBy]
+    """Answers, and what their rows cost, by who gave them; empty: only one could, or the rows were not read."""
     left_with: int = -1
     """The command's exit code where it is not the batch's state that decides it (interrupted, file not written)."""
 
@@ -165,6 +167,7 @@ def build_report(
         timing=timing,
         written=written,
         law=law,
+        by_vendor=(gathered.by_vendor or {}) if gathered is not None else {},
     )
 
 

@@ -19,6 +19,7 @@ from batchwright.runner.figures import (
     rate_text,
     shown_text,
 )
+from batchwright.runner.gather import AnsweredBy
 from batchwright.runner.report import NOTHING_DONE, FailureGroup, Report, Timing
 from batchwright.runner.standing import (
     cost_json,
@@ -29,6 +30,7 @@ from batchwright.runner.standing import (
     standing_json,
     state_text,
     stopped_text,
+    usd_json,
 )
 
 SHOWN_GROUPS = 12
@@ -138,6 +140,8 @@ def _fact_lines(report: Report) -> list[str]:
             f"tokens{in_all}: {count_text(tally.prompt_tokens)} in{cached}, {count_text(tally.completion_tokens)} out"
         )
     lines += _money_lines(report)
+    if report.by_vendor:
+        lines.append(f"answered by: {'; '.join(_answered_text(*each) for each in sorted(report.by_vendor.items()))}")
     if tally.attempts:
         # A row that was only reserved when its worker was killed may not have been sent, and is counted as if it was.
         most = "at most " if tally.doubts and report.workers_died is not False else ""
@@ -235,6 +239,11 @@ def _file_lines(report: Report) -> list[str]:
     return lines
 
 
+def _answered_text(vendor: str, found: AnsweredBy) -> str:
+    cost = f", {money_text(found.cost_picousd)}" if found.cost_picousd else ""
+    return f"{vendor} {plural(found.rows, 'row')}{cost}"
+
+
 def _law_line(report: Report) -> str:
     text = f"adds up: {report.law.sentence}" if not report.law.differences else f"counts: {report.law.sentence}"
     if report.written is not None:
@@ -257,6 +266,10 @@ def report_json(report: Report) -> bytes:
                 without_price=report.rows_unpriced,
                 without_usage=report.rows_no_usage,
             ),
+            "answered_by": {
+                vendor: {"rows": found.rows, "cost_usd": usd_json(found.cost_picousd)}
+                for vendor, found in report.by_vendor.items()
+            },
             "may_have_been_sent": report.may_have_been_sent,
             "wall_s": round(report.timing.wall_s, 3),
             "rows_per_s": round(report.timing.rows_ended / report.timing.wall_s, 2)

@@ -20,9 +20,10 @@ def vendor_of(lane: str) -> str:
 def unused_texts(rows_by_lane: Mapping[str, int], destinations: Sequence[Destination], asked_for: str) -> list[str]:
     """One text, or none where some row goes there or nothing was asked for. `asked_for`: the vendor's name. Keys of
     `rows_by_lane` may be lanes or vendors."""
+    apis = {each.vendor: each.batch_of for each in destinations if each.batch_of}
     rows: Counter[str] = Counter()
     for lane, count in rows_by_lane.items():
-        rows[vendor_of(lane)] += count
+        rows[apis.get(vendor_of(lane), vendor_of(lane))] += count
     sent = sum(count for vendor, count in rows.items() if vendor)
     if not asked_for or rows[asked_for] or not sent:
         return []
@@ -40,7 +41,8 @@ def unused_texts(rows_by_lane: Mapping[str, int], destinations: Sequence[Destina
 def short_routes_texts(rows_by_lane: Mapping[str, int], directions: Directions) -> list[str]:
     """A text for each route that rows may have taken and that lacks a choice: they go to the others. Keys of
     `rows_by_lane` may be lanes or vendors."""
-    vendors = {vendor_of(lane) for lane in rows_by_lane}
+    apis = {place.vendor: place.batch_of for place in directions.destinations if place.batch_of}
+    vendors = {apis.get(vendor_of(lane), vendor_of(lane)) for lane in rows_by_lane}
     unusable = {place.vendor: place.unusable for place in directions.destinations if place.unusable}
     texts = []
     for name, steps in directions.routes.items():

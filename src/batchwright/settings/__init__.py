@@ -21,11 +21,13 @@ from batchwright.core.failure_limit import read_limit
 from batchwright.core.gate import OnGate
 from batchwright.core.routes import model_of_file
 from batchwright.core.row_options import RowOptions
+from batchwright.core.via import Via
 from batchwright.runner.object_inputs import OpenObjects
 from batchwright.runner.progress import ProgressKind
 from batchwright.runner.request import Delivery, Pace, Reuse, RunRequest
 from batchwright.runner.template_files import open_template
 from batchwright.settings import endpoints, layers, routes
+from batchwright.settings.batch_apis import with_batch_apis
 from batchwright.settings.endpoints import VendorLimits
 from batchwright.settings.hosts import Hosts, read_hosts
 from batchwright.settings.layers import Layer, Variables
@@ -206,6 +208,7 @@ class Settings:
         allow_unpriced: bool = False,
         on_gate: str = OnGate.PAUSE.value,
         stop_after_failures: str | int | None = None,
+        via: str = Via.LIVE.value,
         metadata: Mapping[str, str] | None = None,
     ) -> RunRequest:
         """A run's request: what is asked of this one run, and the settings beside it. Raises UsageError."""
@@ -215,8 +218,11 @@ class Settings:
             stop_after = None if stop_after_failures is None else read_limit(stop_after_failures)
         except ValueError as error:
             raise UsageError(f"stop_after_failures: {error}") from None
+        if via not in tuple(Via):
+            raise UsageError(f"via: expected {', '.join(Via)}, found {via!r}")
+        destinations = self._through(Via(via))
         rows = RowOptions(
-            destinations=self.destinations,
+            destinations=destinations,
             routes=self.routes,
             model=self.model,
             params=dict(params or {}),
@@ -233,7 +239,7 @@ class Settings:
             pace=self.pace,
             rows=rows,
             asked_for=self.asked_for,
-            unset_keys={place.vendor: place.key_env for place in self.destinations if self.lacks_key(place)},
+            unset_keys={place.vendor: place.key_env for place in destinations if self.lacks_key(place)},
             skip_invalid=skip_invalid,
             fresh=fresh,
             group_prefix=group_prefix,
@@ -248,6 +254,14 @@ class Settings:
             stop_after=stop_after,
             metadata=dict(metadata or {}),
         )
+
+    def _through(self, via: Via) -> tuple[Destination, ...]:
+        """Raises UsageError where rows go to no vendor that could have a batch API."""
+        if via is not Via.LIVE and self.simulates:
+            raise UsageError(f"--simulate sends nothing, so --via {via.value} would do nothing")
+        if via is not Via.LIVE and any(place.protocol is VendorProtocol.SERVICE for place in self.destinations):
+            raise UsageError(f"--service sends every row there, so --via {via.value} would do nothing")
+        return with_batch_apis(self.destinations, via)
 
 
 def _has_table(place: Destination) -> bool:

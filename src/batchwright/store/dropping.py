@@ -17,6 +17,7 @@ from batchwright.store.schema import (
     part,
     pause,
     pick,
+    row_group,
     segment,
     tally,
     tally_count,
@@ -51,7 +52,7 @@ _DELETE_FROM = [
 ]
 _DELETE_SUMS, _DELETE_REST = (
     [delete(table).where(table.c.batch_id == bindparam("of_batch")) for table in tables]
-    for tables in ((pick, tally, tally_count), (allowance, pause, file_batch, file, batch))
+    for tables in ((pick, tally, tally_count), (allowance, pause, file_batch, file, row_group, batch))
 )
 _BEGIN_ANEW = update(batch).where(batch.c.batch_id == bindparam("of_batch")).values(rows=0, segments=0, segments_open=0)
 

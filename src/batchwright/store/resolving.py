@@ -9,7 +9,7 @@ from batchwright.core import row_map
 from batchwright.core.batch_spec import BatchSpec, LaneKey, VendorProtocol
 from batchwright.core.doubt import Resolution, resolve
 from batchwright.core.records import Record, SegmentInput
-from batchwright.store import ledger, parts
+from batchwright.store import groups, ledger, parts
 from batchwright.store.batches import spec_of
 from batchwright.store.blobs import doubt_key
 from batchwright.store.parts import Place
@@ -48,19 +48,30 @@ def resolve_doubt(connection: Connection, row: StoredRow, known: tuple[SegmentIn
         alone=bool(row.lost_alone),
         policy=spec.on_uncertain,
         max_attempts=spec.max_attempts,
-        asked_once=_asked_once(spec, segment_input),
+        asked_once=_of_protocol(spec, segment_input, VendorProtocol.SERVICE),
+        resting=_of_protocol(spec, segment_input, VendorProtocol.BATCH) | _in_groups(connection, row, (spec, last)),
     )
 
 
-def _asked_once(spec: BatchSpec, segment_input: SegmentInput) -> frozenset[int]:
-    """Rows that go to a batch service and nowhere else: their chunks have a journal and idempotency keys."""
-    services = {
-        destination.vendor for destination in spec.destinations if destination.protocol is VendorProtocol.SERVICE
-    }
-    if not services:
+def _of_protocol(spec: BatchSpec, segment_input: SegmentInput, protocol: VendorProtocol) -> frozenset[int]:
+    """Rows that go to a place of this protocol and nowhere else. (A batch service's chunks have a journal and
+    idempotency keys; groups at a vendor's batch API are kept.)"""
+    names = {destination.vendor for destination in spec.destinations if destination.protocol is protocol}
+    if not names:
         return frozenset()
-    lanes = {at for at, lane in enumerate(segment_input.lanes) if LaneKey.parse(lane).vendor in services}
+    lanes = {at for at, lane in enumerate(segment_input.lanes) if LaneKey.parse(lane).vendor in names}
     return frozenset(number for number, row in enumerate(segment_input.rows) if row.lane in lanes and not row.route)
+
+
+def _in_groups(connection: Connection, row: StoredRow, what: tuple[BatchSpec, dict[int, Record]]) -> frozenset[int]:
+    """Rows that may go to a vendor's batch API or to the vendor itself, and whose very attempt is in a group. (One that
+    was called back has another attempt durably before it goes live.) `what`: the spec, and each row's last record."""
+    spec, last = what
+    if not any(place.protocol is VendorProtocol.BATCH and place.live_too for place in spec.destinations):
+        return frozenset()
+    grouped = groups.rows_of_batch(connection, row.batch_id)
+    attempts = ((number, last[number].attempts if number in last else 0) for number in range(len(row.row_map)))
+    return frozenset(number for number, tried in attempts if (row.first_index + number, tried) in grouped)
 
 
 def settle_doubt(connection: Connection, place: Place, what: tuple[Resolution, StoredRow, int, int]) -> None:

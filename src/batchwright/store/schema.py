@@ -19,6 +19,7 @@
     custom_ids    1 a segment          hashes of its custom ids, apart so that a checkpoint does not rewrite them
     file          1 a file             what was uploaded (its bytes are blobs), or a view of what a batch answered
     file_batch    1 a batch of a file  what OpenAI's face says of a batch beside what every batch has
+    row_group     1 a group            rows that are, or may be, at a vendor's batch API
 
 Moments are milliseconds since the epoch, money 1e-12 USD; 0 and '' stand for none, so that sums need no null rules.
 """
@@ -558,6 +559,21 @@ Index("delivery_by_webhook", delivery.c.webhook_id, delivery.c.seq)
 Index("delivery_by_age", delivery.c.created_at_ms)
 Index("delivery_due", delivery.c.due_ms, **_only(PENDING))
 Index("delivery_due_by_webhook", delivery.c.webhook_id, delivery.c.due_ms, **_only(PENDING))
+
+row_group = Table(
+    "row_group",
+    metadata,
+    Column("tag", _text, nullable=False),
+    Column("batch_id", _text, nullable=False),
+    Column("vendor", _text, nullable=False),
+    _words("vendor_batch_id"),
+    Column("rows", LargeBinary, nullable=False),  # MessagePack: (request_index, attempts before) of each
+    Column("ids", LargeBinary, nullable=False),  # MessagePack: what each is called there, or none
+    _words("keeper"),
+    _count("kept_at_ms"),
+    PrimaryKeyConstraint("tag", name="row_group_key"),
+)
+Index("row_group_by_batch", row_group.c.batch_id)
 
 alembic_version = Table(
     "alembic_version",

@@ -18,6 +18,7 @@ from batchwright.core.worker_id import WorkerId
 from batchwright.core.worker_state import NOTHING_TOLD, WorkerState
 from batchwright.ports.files import FileBatchRow, FilePage, LineError, StoredFile
 from batchwright.ports.fleet import FleetRow, Heard, LanePause, WorkerRow
+from batchwright.ports.groups import Group
 from batchwright.ports.keys import ApiKey, KeyCredit
 from batchwright.ports.observer import Backlog
 from batchwright.ports.store import (
@@ -49,6 +50,7 @@ from batchwright.store import (
     file_batches,
     files,
     funds,
+    groups,
     idempotency,
     intake,
     keys,
@@ -393,6 +395,20 @@ class SqlStore:
 
     def touch_keys(self, used: Mapping[str, int]) -> None:
         self._connections.transact(lambda connection: keys.touch(connection, used))
+
+    # groups ------------------------------------------------------------------------------------------------------
+
+    def keep_group(self, group: Group) -> None:
+        self._connections.transact(lambda connection: groups.keep(connection, group))
+
+    def name_group(self, tag: str, vendor_batch_id: str) -> None:
+        self._connections.transact(lambda connection: groups.name(connection, tag, vendor_batch_id))
+
+    def drop_group(self, tag: str) -> None:
+        self._connections.transact(lambda connection: groups.drop(connection, tag))
+
+    def groups_of(self, batch_id: str) -> Sequence[Group]:
+        return self._connections.look(lambda connection: groups.of_batch(connection, batch_id))
 
     # webhooks ----------------------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ def _api(destination: Destination) -> BatchApi | None:
                 return None
             is_native = api is not None and api.protocol is BatchProtocol.ANTHROPIC
             return api if is_native is (destination.protocol is VendorProtocol.ANTHROPIC) else None
-        case VendorProtocol.SERVICE | VendorProtocol.LOCAL | VendorProtocol.SIMULATED:
+        case VendorProtocol.SERVICE | VendorProtocol.BATCH | VendorProtocol.LOCAL | VendorProtocol.SIMULATED:
             return None
         case _:
             assert_never(destination.protocol)

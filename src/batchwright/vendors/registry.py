@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import assert_never
 
-from batchwright.core.batch_spec import Destination, VendorProtocol
+from batchwright.core.batch_spec import Destination, VendorProtocol, live_place
 from batchwright.core.errors import UsageError, VendorUnavailable
 from batchwright.core.keys import can_be_sent
 from batchwright.ports.clock import Clock
@@ -32,6 +32,8 @@ SERVICE_TIMEOUT_S = 180.0
 
 REMOTE = (VendorProtocol.OPENAI, VendorProtocol.ANTHROPIC)
 """Asked row by row, over HTTP."""
+OpenGroups = Callable[[Destination, VendorBatches], Vendor]
+"""Makes a vendor of rows of its batch API; handed in, since it needs the store."""
 
 OpenHttp = Callable[[float], HttpClient]
 """Opens a client whose attempts may take so many seconds in all; 0: the default."""
@@ -49,6 +51,7 @@ class OpenVendors:
         *,
         local: OpenLocal,
         service: OpenService,
+        grouping: OpenGroups,
         dotenv_keys: Mapping[str, str] | None = None,
         dotenv_file: str = "",
         only_simulates: bool = False,
@@ -64,6 +67,7 @@ class OpenVendors:
         self._clock = clock
         self._local = local
         self._service = service
+        self._grouping = grouping
         self._opening: dict[tuple[Destination, float], asyncio.Task[Vendor]] = {}
         self._batches: dict[Destination, VendorBatches] = {}
 
@@ -82,7 +86,7 @@ class OpenVendors:
                     return False  # told when it is opened
             case VendorProtocol.LOCAL:
                 return find_profile(LOCAL_PROFILE, "").keeps_prefixes
-            case VendorProtocol.SERVICE | VendorProtocol.SIMULATED:
+            case VendorProtocol.SERVICE | VendorProtocol.BATCH | VendorProtocol.SIMULATED:
                 return False
             case _:
                 assert_never(destination.protocol)
@@ -176,6 +180,8 @@ class OpenVendors:
             case VendorProtocol.SERVICE:
                 key = self._sendable_key(destination)
                 return await self._service(destination, self._client(timeout_s or SERVICE_TIMEOUT_S), key)
+            case VendorProtocol.BATCH:
+                return self._grouping(destination, self.open_batches(live_place(destination)))
             case VendorProtocol.SIMULATED:
                 return SimulatedVendor()
             case _:

@@ -1,6 +1,6 @@
 """The first schema. What the tables mean stands in `store.schema`; a migration is never changed once it was released.
 
-Revision 0001i, after none.
+Revision 0001j, after none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001i"
+revision = "0001j"
 down_revision = None
 
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -464,3 +464,16 @@ def upgrade() -> None:  # noqa: PLR0915  # a list of tables
         sqlite_autoincrement=True,
     )
     op.create_index("worker_live", "worker", ["id"], unique=False, **_only("dead = 0 AND ended = 0"))
+    op.create_table(
+        "row_group",
+        sa.Column("tag", TEXT, nullable=False),
+        sa.Column("batch_id", TEXT, nullable=False),
+        sa.Column("vendor", TEXT, nullable=False),
+        sa.Column("vendor_batch_id", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("rows", sa.LargeBinary(), nullable=False),
+        sa.Column("ids", sa.LargeBinary(), nullable=False),
+        sa.Column("keeper", TEXT, server_default=sa.text("''"), nullable=False),
+        sa.Column("kept_at_ms", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("tag", name="row_group_key"),
+    )
+    op.create_index("row_group_by_batch", "row_group", ["batch_id"], unique=False)

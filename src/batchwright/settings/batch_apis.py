@@ -1,0 +1,64 @@
+"""`--via`: the batch APIs of the vendors that rows may go to, as places of their own beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from batchwright.core.batch_spec import Destination, VendorProtocol
+from batchwright.core.errors import UsageError
+from batchwright.core.via import Via
+
+MARK = "-batch"
+"""After the vendor's name: what its batch API is called, in results and bills too."""
+
+
+def with_batch_apis(destinations: Sequence[Destination], via: Via) -> tuple[Destination, ...]:
+    """Raises UsageError where rows are to go through batch APIs and nobody has one that is known."""
+    if via is Via.LIVE:
+        return tuple(destinations)
+    from batchwright.vendors.batch_apis import batch_limits  # only where one is asked for
+
+    names = {place.vendor for place in destinations}
+    lacking: list[str] = []
+    apis: list[Destination] = []
+    for place in destinations:
+        if place.unusable or place.protocol in (VendorProtocol.LOCAL, VendorProtocol.SERVICE, VendorProtocol.SIMULATED):
+            continue
+        api = _api_of(place, names, via)
+        if batch_limits(place) is None:
+            lacking.append(place.vendor)
+            if via is Via.BATCH:
+                apis.append(msgspec.structs.replace(api, unusable=_unknown(place.vendor)))
+        else:
+            apis.append(api)
+    if not any(not api.unusable for api in apis):
+        why = _unknown(lacking[0]) if lacking else "no vendor that is set up has one"
+        raise UsageError(f"--via {via.value} sends rows through a vendor's own batch API, and {why}")
+    return (*destinations, *apis)
+
+
+def _api_of(place: Destination, taken: set[str], via: Via) -> Destination:
+    name = f"{place.vendor}{MARK}"
+    if name in taken:
+        raise UsageError(
+            f"--via {via.value}: the batch API of {place.vendor} is called {name}, and so is another vendor here; give "
+            "that one another name"
+        )
+    return msgspec.structs.replace(
+        place,
+        vendor=name,
+        protocol=VendorProtocol.BATCH,
+        models=(),
+        batch_of=place.vendor,
+        live=place.protocol,
+        live_too=via is Via.AUTO,
+    )
+
+
+def _unknown(vendor: str) -> str:
+    return (
+        f"no batch API of {vendor} is known: if it has one that speaks as OpenAI's does, give it a table with "
+        'profile = "openai"'
+    )
