@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.endpoints import CHAT
+from batchwright.fabric.own_process import fast_loop_factory
 from batchwright.http.open import open_http_client
 from batchwright.ports.http import Timeouts
 from batchwright.ports.vendor_batches import BatchLine, BatchOrder, BatchView, ResultLine, VendorBatches
@@ -59,7 +60,8 @@ def drive(base_url: str, steps: Callable[[VendorBatches], Awaitable[T]], **optio
         async with batches_at(base_url, profile=profile, protocol=protocol, **options) as batches:
             return await steps(batches)
 
-    return asyncio.run(run())
+    with asyncio.Runner(loop_factory=fast_loop_factory()) as runner:  # the loop that rows are sent on
+        return runner.run(run())
 
 
 def lines(*words: str, **fields: Any) -> list[BatchLine]:

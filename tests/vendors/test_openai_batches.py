@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tracemalloc
 from collections.abc import Iterator
@@ -254,7 +255,8 @@ def test_a_line_above_the_bound_is_an_answer_too_large(vendor: BatchVendor) -> N
     assert "line 3" in found[2].problem
 
 
-def test_a_large_file_is_not_held_in_memory(vendor: BatchVendor) -> None:
+@pytest.mark.parametrize("transport", ["own", "curl"])
+def test_a_large_file_is_not_held_in_memory(vendor: BatchVendor, transport: str) -> None:
     batch_id = made(vendor, "a")
     vendor.end(batch_id, vendor.add_file(b""), 1)
     line = json.dumps(vendor.output_line("r0", "x" * 1000)).encode() + b"\n"
@@ -276,7 +278,37 @@ def test_a_large_file_is_not_held_in_memory(vendor: BatchVendor) -> None:
         assert peak < 6 * 1024 * 1024, f"{len(line) * count} bytes were read with {peak} in memory"
         return number
 
-    assert drive(vendor.base_url, steps) == count
+    assert drive(vendor.base_url, steps, transport=transport) == count
+
+
+def test_others_have_their_turns_while_rows_are_written(vendor: BatchVendor) -> None:
+    """The rows are in memory once: the form is written around them, not of them."""
+    rows = [BatchLine(f"r{number}", row("x" * 10_000)) for number in range(800)]
+    size = sum(len(line.body) for line in rows)
+    vendor.fail("POST", "/files", Fault(reply=Reply(body=b'{"id": "file-x"}')))
+
+    async def steps(batches: VendorBatches) -> int:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while not vendor.calls:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        tracemalloc.start()
+        try:
+            await batches.create(rows, order())
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        await counting
+        # Once here, and once in the vendor of the test, which reads it whole.
+        assert peak < 2.7 * size, f"{size} bytes of rows took {peak} of memory"
+        return turns
+
+    assert drive(vendor.base_url, steps) > 20
 
 
 def test_a_file_that_breaks_off_is_a_fault_and_begins_anew(vendor: BatchVendor) -> None:

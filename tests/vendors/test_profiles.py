@@ -13,7 +13,7 @@ from batchwright.vendors.profiles import build_profile, entries, find_profile
     ("base_url", "name"),
     [
         ("https://api.openai.com/v1", "openai"),
-        ("https://mine.openai.azure.com/openai/v1", "openai"),
+        ("https://mine.openai.azure.com/openai/v1", "azure"),
         ("https://API.GROQ.com/openai/v1", "groq"),
         ("https://open.bigmodel.cn/api/paas/v4", "zhipu"),
         ("https://user:secret@openrouter.ai/api/v1", "openrouter"),

@@ -260,7 +260,8 @@ class VendorBatches(Protocol):
         row before it is put into a batch."""
 
     async def create(self, lines: Iterable[BatchLine], order: BatchOrder) -> CreatedBatch:
-        """Uploads the rows and creates the batch. `lines` is gone through once, before anything is sent.
+        """Uploads the rows and creates the batch. `lines` is gone through once, before anything is sent, a piece at a
+        time: the loop gets its turns.
 
         Raises ValueError for an order or lines that break the contract (no rows, above `limits`, a repeated or odd id,
         another window, an unfit row): the caller's fault, nothing was sent. Where it raises BatchFault, `step` and

@@ -15,6 +15,7 @@ import re
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from hashlib import blake2s
+from io import SEEK_END, BytesIO
 
 import msgspec
 
@@ -38,7 +39,7 @@ from batchwright.ports.vendor_batches import (
 )
 from batchwright.vendors.anthropic import MESSAGES, AnswerReader, unmapped
 from batchwright.vendors.batch_calls import BatchCalls, JsonObject
-from batchwright.vendors.batch_input import write_lines
+from batchwright.vendors.batch_input import write_rows
 from batchwright.vendors.batch_results import CutLine, cut_lines, excerpt, too_long
 from batchwright.vendors.batch_views import count, first_ms, object_of, objects_of, text_of
 from batchwright.vendors.file_batches import MAX_PAGES, SLACK_MS, cancel_or_look, is_since, limits_of, no_id
@@ -106,11 +107,20 @@ class AnthropicBatches:
 
     async def create(self, lines: Iterable[BatchLine], order: BatchOrder) -> CreatedBatch:
         mark = mark_of(order.tag)
-        text = write_lines(lines, order, limits=self.limits, write=lambda line: _request(line, mark, order.endpoint))
-        content = b"".join((b'{"requests":[', memoryview(text)[: -len(b",\n")], b"]}"))
-        del text
+        content = BytesIO()
+        content.write(b'{"requests":[')
+        await write_rows(
+            lines,
+            order,
+            limits=self.limits,
+            write=lambda line: _request(line, mark, order.endpoint),
+            into=content,
+            breathe=self._calls.breathe,
+        )
+        content.seek(-1, SEEK_END)  # the comma behind the last
+        content.write(b"]}")
         try:
-            made = await self._calls.ask("creating a batch", "POST", BATCHES, body=content)
+            made = await self._calls.ask("creating a batch", "POST", BATCHES, body=content.getvalue())
             batch_id = text_of(made, "id")
             if not batch_id:
                 raise no_id("the new batch")

@@ -170,6 +170,10 @@ class BatchCalls:
         """The same of an answer that came without a head, in a file."""
         return self.judge(HttpReply(status, _HEAD, body), endpoint)
 
+    async def breathe(self) -> None:
+        """Lets others have the loop."""
+        await self._clock.sleep(0)
+
     def kind_of_batch(self, code: str, message: str) -> FailureKind:
         """What an error of a whole batch means."""
         view = read_error({"error": {"code": code, "message": message}}) or ErrorView()

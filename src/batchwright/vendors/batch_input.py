@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from io import BytesIO
 
 import msgspec
 
@@ -21,6 +22,8 @@ from batchwright.ports.vendor_batches import (
 BOUNDARY = "batchwright-rows-7d1f0a3c9e"
 """Stands behind a carriage return, which no line of a file has: it can be the same for all."""
 MULTIPART = f"multipart/form-data; boundary={BOUNDARY}"
+BREATHE_BYTES = 256 * 1024
+"""Of rows that are written in one go: a few milliseconds."""
 FILE_PREFIX = "batchwright-"
 FILE_SUFFIX = ".jsonl"
 
@@ -54,21 +57,25 @@ def refused(param: str, message: str) -> Answer:
     return Answer(kind=FailureKind.INVALID_REQUEST, code="not_for_batches", param=param, message=message)
 
 
-def write_lines(
+async def write_rows(
     lines: Iterable[BatchLine],
     order: BatchOrder,
     *,
     limits: BatchLimits,
     write: Callable[[BatchLine], bytes],
-) -> bytearray:
-    """One line a row, as `write` gives it. Raises ValueError for what breaks the contract; `write` may too."""
+    into: BytesIO,
+    breathe: Callable[[], Awaitable[None]],
+) -> None:
+    """Each row as `write` gives it. `breathe` lets others have the loop: 32 MiB of rows take some tenths of a second.
+    (A BytesIO gives its content as bytes without a copy.) Raises ValueError for what breaks the contract; `write` may
+    too."""
     if not _TAG.fullmatch(order.tag):
         raise ValueError(f"the tag {order.tag!r} is none: at most {MAX_TAG_CHARS} letters, digits, dots, hyphens")
     if order.window_s not in limits.windows_s:
         raise ValueError(f"a window of {order.window_s} s; the vendor has {limits.windows_s}")
     if not limits.takes(order.endpoint):
         raise ValueError(f"the vendor's batches know no {order.endpoint}")
-    text, ids, size = bytearray(), set[str](), 0
+    ids, size, unbreathed = set[str](), 0, 0
     for line in lines:
         size += len(line.body) + LINE_BYTES
         if line.row_id in ids or not _ROW_ID.fullmatch(line.row_id):
@@ -76,11 +83,13 @@ def write_lines(
         ids.add(line.row_id)
         if len(ids) > limits.rows or size > limits.bytes:
             raise ValueError(f"{len(ids)} rows of {size} bytes; a batch has at most {limits.rows} of {limits.bytes}")
-        text += write(line)
-        text += b"\n"
+        into.write(write(line))
+        unbreathed += len(line.body) + LINE_BYTES
+        if unbreathed > BREATHE_BYTES:
+            unbreathed = 0
+            await breathe()
     if not ids:
         raise ValueError("a batch without rows")
-    return text
 
 
 def file_name(tag: str) -> str:
@@ -95,8 +104,8 @@ def tag_of(name: str) -> str:
     return tag if _TAG.fullmatch(tag) else ""
 
 
-def form(fields: Mapping[str, str], name: str, content: bytes | bytearray) -> bytes:
-    """A multipart form of these fields and a file."""
+def form_head(fields: Mapping[str, str], name: str) -> bytes:
+    """What stands before the file in a multipart form of these fields and a file."""
     head = "".join(
         f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
         for key, value in fields.items()
@@ -105,4 +114,7 @@ def form(fields: Mapping[str, str], name: str, content: bytes | bytearray) -> by
         f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
         "Content-Type: application/jsonl\r\n\r\n"
     )
-    return b"".join((head.encode(), content, f"\r\n--{BOUNDARY}--\r\n".encode()))
+    return head.encode()
+
+
+FORM_TAIL = f"\r\n--{BOUNDARY}--\r\n".encode()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
+from io import BytesIO
 from typing import Protocol
 
 import msgspec
@@ -29,7 +30,15 @@ from batchwright.ports.vendor_batches import (
     VendorBatchState,
 )
 from batchwright.vendors.batch_calls import BatchCalls, JsonObject
-from batchwright.vendors.batch_input import MULTIPART, file_name, form, tag_of, unfit_for_files, write_lines
+from batchwright.vendors.batch_input import (
+    FORM_TAIL,
+    MULTIPART,
+    file_name,
+    form_head,
+    tag_of,
+    unfit_for_files,
+    write_rows,
+)
 from batchwright.vendors.batch_results import ResultReader, cut_lines
 from batchwright.vendors.batch_views import count, moment_ms, objects_of, text_of
 from batchwright.vendors.profiles import BatchApi
@@ -91,13 +100,21 @@ class FileBatches:
 
     async def create(self, lines: Iterable[BatchLine], order: BatchOrder) -> CreatedBatch:
         protocol = self._protocol
-        text = write_lines(lines, order, limits=self.limits, write=lambda line: protocol.line(line, order.endpoint))
         name = file_name(order.tag)
-        content = form(protocol.form_fields(name), name, text)
-        del text
+        content = BytesIO()
+        content.write(form_head(protocol.form_fields(name), name))
+        await write_rows(
+            lines,
+            order,
+            limits=self.limits,
+            write=lambda line: b"%b\n" % protocol.line(line, order.endpoint),
+            into=content,
+            breathe=self._calls.breathe,
+        )
+        content.write(FORM_TAIL)
         try:
             made = await self._calls.ask(
-                "uploading the rows of a batch", "POST", protocol.upload_path, body=content, kind=MULTIPART
+                "uploading the rows of a batch", "POST", protocol.upload_path, body=content.getvalue(), kind=MULTIPART
             )
             file_id = _id_in(made, "the upload's answer")
         except BatchFault as fault:
