@@ -188,6 +188,9 @@ def test_a_lost_create_is_found_for_sure_once_it_has_ended(service: AnthropicSer
     assert at(service, steps) == [(lost, False), (other, False)]
     service.finish(other)
     assert at(service, steps) == [(lost, False)]
+    # One that ended and whose results are gone can be nobody's any more.
+    service.batches[other]["results_url"] = None
+    assert at(service, steps) == [(lost, False)]
     service.finish(lost)
     assert at(service, steps) == [(lost, True)]
 

@@ -594,3 +594,35 @@ def test_limits_are_the_profiles(vendor: BatchVendor) -> None:
         assert batches.limits.one_model
 
     drive(vendor.base_url, steps)
+
+
+class GroqService(BatchVendor):
+    """Its paths have something in front, and its windows are several."""
+
+    prefix = "/openai/v1"
+
+
+def test_a_profile_of_the_same_protocol() -> None:
+    week_s = 7 * DAY_S
+    with GroqService() as groq:
+
+        async def steps(batches: VendorBatches) -> str:
+            assert batches.limits.windows_s == (DAY_S, week_s)
+            created = await batches.create(lines("a"), order(window_s=week_s))
+            groq.finish(created.batch_id)
+            return (await read(batches, await batches.look(created.batch_id)))[0].row_id
+
+        assert drive(groq.base_url, steps, profile="groq") == "r0"
+        (batch,) = groq.batches.values()
+    assert (batch["completion_window"], batch["endpoint"]) == ("7d", "/v1/chat/completions")
+
+
+def test_a_list_that_is_refused_on_its_way_is_a_fault(vendor: BatchVendor) -> None:
+    """Half a list is no list: what is not found in it may be there."""
+    for _ in range(150):
+        vendor.create({"metadata": None})
+    page = [*reversed(vendor.batches.values())][:100]
+    vendor.fail("GET", "/batches", Fault(reply=as_json({"data": page, "has_more": True})))
+    vendor.fail("GET", "/batches", Fault(reply=RETRY_AFTER))
+    told = fault_of(vendor, lambda batches: batches.find(TAG, since_ms=SINCE_MS, rows=1))
+    assert (told.kind, told.retry_after_s) == (K.RATE_LIMITED, 7.0)

@@ -265,7 +265,8 @@ class VendorBatches(Protocol):
 
         Raises ValueError for an order or lines that break the contract (no rows, above `limits`, a repeated or odd id,
         another window, an unfit row): the caller's fault, nothing was sent. Where it raises BatchFault, `step` and
-        `may_be_done` say what may be there. Not idempotent: called again it makes another batch.
+        `may_be_done` say what may be there; a task that is cancelled in it leaves whatever either step may leave. Not
+        idempotent: called again it makes another batch.
         """
 
     async def find(self, tag: str, *, since_ms: int, rows: int) -> tuple[FoundBatch, ...]:

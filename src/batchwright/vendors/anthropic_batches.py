@@ -137,7 +137,7 @@ class AnthropicBatches:
             mark = await self._first_mark(view) if view.output_ref else ""
             if mark == mark_of(tag):
                 found.append(FoundBatch(view=msgspec.structs.replace(view, tag=tag), certain=True))
-            elif not view.output_ref:
+            elif not view.state.has_ended:
                 found.append(FoundBatch(view=view, certain=False))
         return tuple(found)
 
