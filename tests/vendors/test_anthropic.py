@@ -395,23 +395,29 @@ def test_limits_in_headers_are_read(service: AnthropicService) -> None:
 
 
 class Listener:
+    """Hears one call (`ports.vendor.CallListener`)."""
+
     def __init__(self) -> None:
         self.ended: asyncio.Future[tuple[Answer, HttpReply | None]] = asyncio.get_running_loop().create_future()
+        self.head = b""
+        self.text = b""
 
     def begin(self, head: bytes) -> None:
-        raise AssertionError("nothing is streamed")
+        self.head = head
 
     def take(self, piece: bytes) -> None:
-        raise AssertionError("nothing is streamed")
+        assert self.head
+        self.text += piece
 
     def end(self, answer: Answer, reply: HttpReply | None, last: bytes) -> None:
-        assert last == b""
+        assert (reply is None) == bool(self.head)
+        self.text += last
         self.ended.set_result((answer, reply))
 
 
-def relayed(service: AnthropicService, body: bytes, *, stream: bool) -> tuple[Answer, HttpReply | None]:
-    async def run() -> tuple[Answer, HttpReply | None]:
-        http = open_http_client(Timeouts(), transport="own", environ={})
+def heard(service: AnthropicService, body: bytes, *, stream: bool, transport: str = "own") -> tuple[Listener, Answer]:
+    async def run() -> tuple[Listener, Answer]:
+        http = open_http_client(Timeouts(), transport=transport, environ={})
         vendors = OpenVendors(
             lambda timeout_s: http,
             {"A_KEY": KEY},
@@ -426,7 +432,10 @@ def relayed(service: AnthropicService, body: bytes, *, stream: bool) -> tuple[An
             assert isinstance(vendor, AnthropicVendor)
             listener = Listener()
             vendor.relay(CHAT, body, listener, stream=stream)
-            return await asyncio.wait_for(listener.ended, 10)
+            answer, reply = await asyncio.wait_for(listener.ended, 10)
+            if reply is not None:
+                listener.head, listener.text = reply.head, reply.body
+            return listener, answer
         finally:
             await vendors.close()
             await http.close()
@@ -434,24 +443,128 @@ def relayed(service: AnthropicService, body: bytes, *, stream: bool) -> tuple[An
     return asyncio.run(run())
 
 
+def chunks(listener: Listener) -> list[Json]:
+    """The events of a stream, without the one that ends it."""
+    events = listener.text.decode().split("\n\n")
+    assert all(event.startswith("data: ") for event in events[:-1])
+    assert events[-2:] == ["data: [DONE]", ""]
+    return [json.loads(event.removeprefix("data: ")) for event in events[:-2]]
+
+
+def events(*found: Json) -> bytes:
+    return b"".join(b"event: %b\ndata: %b\n\n" % (each["type"].encode(), json.dumps(each).encode()) for each in found)
+
+
+START: Json = {
+    "type": "message_start",
+    "message": message(usage={"input_tokens": 5, "cache_read_input_tokens": 20, "output_tokens": 1}),
+}
+TEXT: list[Json] = [
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "ping"},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "caf"}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "\u00e9"}},
+    {"type": "content_block_stop", "index": 0},
+]
+TOOLS: list[Json] = [
+    {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "t1", "name": "look"}},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": ""}},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"at":'}},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "1}"}},
+    {"type": "content_block_stop", "index": 1},
+    {"type": "content_block_start", "index": 2, "content_block": {"type": "tool_use", "id": "t2", "name": "end"}},
+    {"type": "content_block_stop", "index": 2},
+]
+STOP: list[Json] = [
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}},
+    {"type": "message_stop"},
+]
+
+
+def streaming(service: AnthropicService, stream: bytes, *, cut: int = 7, broken: bool = False) -> None:
+    """It answers with these events, in pieces of so many bytes."""
+    pieces = [stream[start : start + cut] for start in range(0, len(stream), cut)]
+    headers = {"content-type": "text/event-stream; charset=utf-8"}
+    service.answer = lambda params: Reply(pieces=pieces, headers=headers, broken=broken)
+
+
 def test_a_single_call_is_answered_as_a_chat_completion(service: AnthropicService) -> None:
-    answer, reply = relayed(service, chat("hi"), stream=False)
+    listener, answer = heard(service, chat("hi"), stream=False)
     assert answer.kind is None
-    assert reply is not None
-    assert (reply.status, json.loads(reply.body)["choices"][0]["message"]["content"]) == (200, "hi")
+    assert json.loads(listener.text)["choices"][0]["message"]["content"] == "hi"
 
 
 def test_a_single_call_that_is_refused_there_says_what_was_said(service: AnthropicService) -> None:
-    service.fail("POST", "/messages", Fault(reply=refusal(429, "rate_limit_error", retry_after="3")))
-    answer, reply = relayed(service, chat("hi"), stream=False)
-    assert answer.kind is K.RATE_LIMITED
-    assert reply is not None
-    assert (reply.status, b"retry-after: 3" in reply.head) == (429, True)
+    for stream in (False, True):
+        service.fail("POST", "/messages", Fault(reply=refusal(429, "rate_limit_error", retry_after="3")))
+        listener, answer = heard(service, chat("hi", stream=stream), stream=stream)
+        assert answer.kind is K.RATE_LIMITED
+        assert listener.head.startswith(b"HTTP/1.1 429")
+        assert b"retry-after: 3" in listener.head
 
 
-def test_a_single_call_for_a_stream_is_refused(service: AnthropicService) -> None:
-    answer, reply = relayed(service, chat("hi", stream=True), stream=True)
+def test_a_single_call_without_a_counterpart_is_refused(service: AnthropicService) -> None:
+    listener, answer = heard(service, chat("hi", stream=True, n=2), stream=True)
     assert answer.kind is K.INVALID_REQUEST
-    assert reply is not None
-    assert (reply.status, json.loads(reply.body)["error"]["param"]) == (400, "stream")
+    assert listener.head.startswith(b"HTTP/1.1 400")
+    assert json.loads(listener.text)["error"]["param"] == "n"
     assert service.requests() == []
+
+
+@pytest.mark.parametrize("transport", ["own", "curl"])
+@pytest.mark.parametrize("cut", [1, 7, 10_000])
+def test_a_streamed_call_goes_by_in_chunks(service: AnthropicService, transport: str, cut: int) -> None:
+    streaming(service, events(START, *TEXT, *TOOLS, *STOP), cut=cut)
+    body = chat("hi", stream=True, stream_options={"include_usage": True}, tools=[TOOL])
+    listener, answer = heard(service, body, stream=True, transport=transport)
+    (asked,) = service.requests()
+    assert (asked["stream"], "stream_options" in asked) == (True, False)
+    found = chunks(listener)
+    assert {(each["id"], each["model"], each["object"]) for each in found} == {
+        ("msg_1", "claude-1", "chat.completion.chunk")
+    }
+    deltas = [choice["delta"] for each in found for choice in each["choices"]]
+    assert deltas[0] == {"role": "assistant", "content": ""}
+    assert "".join(delta.get("content", "") for delta in deltas) == "café"
+    calls = [call for delta in deltas for call in delta.get("tool_calls", ())]
+    assert [(call["index"], call.get("id"), call["function"]["arguments"]) for call in calls] == [
+        (0, "t1", ""),
+        (0, None, '{"at":'),
+        (0, None, "1}"),
+        (1, "t2", ""),
+        (1, None, "{}"),
+    ]
+    assert [choice["finish_reason"] for each in found for choice in each["choices"]][-1] == "tool_calls"
+    assert (found[-1]["choices"], found[-1]["usage"]["prompt_tokens"]) == ([], 25)
+    assert (answer.kind, answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens) == (None, 25, 9, 20)
+
+
+def test_usage_is_a_chunk_only_where_it_was_asked_for(service: AnthropicService) -> None:
+    streaming(service, events(START, *TEXT, *STOP))
+    listener, answer = heard(service, chat("hi", stream=True), stream=True)
+    assert all(each["choices"] for each in chunks(listener))
+    assert answer.prompt_tokens == 25
+
+
+def test_a_stream_that_breaks_off(service: AnthropicService) -> None:
+    streaming(service, events(START, *TEXT), broken=True)
+    listener, answer = heard(service, chat("hi", stream=True), stream=True)
+    assert (answer.kind, answer.prompt_tokens) == (K.NETWORK, 25)
+    assert b"[DONE]" not in listener.text
+
+
+def test_an_error_in_a_stream_goes_on_without_the_key(service: AnthropicService) -> None:
+    trouble = {"type": "error", "error": {"type": "overloaded_error", "message": f"no {KEY}"}}
+    streaming(service, events(START, trouble))
+    listener, answer = heard(service, chat("hi", stream=True), stream=True)
+    assert answer.kind is K.BAD_RESPONSE
+    assert b'"overloaded_error"' in listener.text
+    assert KEY.encode() not in listener.text
+    assert KEY not in answer.message
+
+
+def test_a_whole_message_where_a_stream_was_asked_for(service: AnthropicService) -> None:
+    service.answer = lambda params: as_json(message("all at once"))
+    listener, answer = heard(service, chat("hi", stream=True), stream=True)
+    assert (answer.kind, answer.prompt_tokens) == (None, 11)
+    assert json.loads(listener.text)["choices"][0]["message"]["content"] == "all at once"

@@ -17,7 +17,8 @@ from batchwright.ports.http import HttpClient, HttpEnd, HttpReply, HttpTarget
 from batchwright.ports.vendor import Answer, CallListener, RelayedCall, VendorCall
 from batchwright.vendors.anthropic_answer import ChatBody, to_chat, without_input_count
 from batchwright.vendors.anthropic_request import Unmapped, to_messages
-from batchwright.vendors.classify import classify
+from batchwright.vendors.anthropic_stream import EventTranslator, StreamedMessage
+from batchwright.vendors.classify import classify, classify_stream
 from batchwright.vendors.key_hiding import KeyHider
 from batchwright.vendors.late_answer import LateAnswer, internal_answer
 from batchwright.vendors.listing import MODELS, Listing, read_listing
@@ -54,6 +55,7 @@ class AnthropicVendor:
         self._target = http.target("POST", join_url(below, MESSAGES), {**headers, "content-type": "application/json"})
         self._open_models: Callable[[], HttpTarget] = lambda: http.target("GET", join_url(below, MODELS), headers)
         self._reader = AnswerReader(profile, key, clock)
+        self._clock = clock
 
     def send(self, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> VendorCall:
         try:
@@ -65,13 +67,22 @@ class AnthropicVendor:
             return LateAnswer(on_end, internal_answer(error))
 
     def relay(self, endpoint: str, body: bytes, listener: CallListener, *, stream: bool) -> RelayedCall:
-        """A streamed answer is not translated: a call that asks for one is refused, as a vendor would."""
+        """A call that cannot be mapped is refused as a vendor would refuse it."""
         try:
-            refused = unmapped(endpoint, body)
+            refused = unmapped(endpoint, body, stream=stream)
             if isinstance(refused, Answer):
                 reply = _refusal(refused)
                 return LateAnswer(lambda answer: listener.end(answer, reply, b""), refused)
-            return self._target.send(refused, lambda end: self._tell(end, listener))
+            if not stream:
+                return self._target.send(refused, lambda end: self._tell(end, listener))
+            call = StreamedMessage(
+                listener,
+                EventTranslator(self._clock.now_ms() // 1000, tells_usage=asks_usage(body)),
+                read=self._reader.read,
+                read_stream=self._reader.read_stream,
+                hider=self._reader.hider,
+            )
+            return self._target.send(refused, call.end, on_piece=call.take, on_head=call.begin)
         except Exception as error:
             return LateAnswer(lambda answer: listener.end(answer, None, b""), internal_answer(error))
 
@@ -88,7 +99,11 @@ class AnthropicVendor:
 
     def _tell(self, end: HttpEnd, listener: CallListener) -> None:
         answer = self._reader.read(end)
-        reply = HttpReply(end.status, self._reader.clean(end.head), answer.body) if isinstance(end, HttpReply) else None
+        reply = (
+            HttpReply(end.status, self._reader.hider.body(end.head), answer.body)
+            if isinstance(end, HttpReply)
+            else None
+        )
         listener.end(answer, reply, b"")
 
 
@@ -97,7 +112,7 @@ class AnswerReader:
 
     def __init__(self, profile: Profile, key: str, clock: Clock) -> None:
         self._profile = profile
-        self._hider = KeyHider(key)
+        self.hider = KeyHider(key)
         self._clock = clock
         self._answers = 0
 
@@ -120,12 +135,15 @@ class AnswerReader:
         answer = classify(end, self._profile, endpoint=endpoint, now_ms=self._clock.now_ms(), sample=sample)
         if isinstance(end, HttpReply) and not answer.request_id:
             answer.request_id = (header(end.head, "request-id") or "")[:MAX_REQUEST_ID_CHARS]
-        if answer.kind is not None or (self._hider.plain and self._hider.plain in answer.body):
-            self._hider.hide(answer)
+        if answer.kind is not None or (self.hider.plain and self.hider.plain in answer.body):
+            self.hider.hide(answer)
         return answer
 
-    def clean(self, head: bytes) -> bytes:
-        return self._hider.body(head)
+    def read_stream(self, end: HttpEnd, seen: EventTranslator) -> Answer:
+        answer = classify_stream(end, seen.stream(), self._profile, self._clock.now_ms())
+        answer.prompt_tokens = without_input_count(answer.prompt_tokens, seen.cache_write_tokens)
+        self.hider.hide(answer)
+        return answer
 
     def _of_message(self, end: HttpReply, chat: ChatBody) -> Answer:
         answer = self.judge(HttpReply(end.status, end.head, chat.body), CHAT)
@@ -140,14 +158,34 @@ class AnswerReader:
         return answer
 
 
-def unmapped(endpoint: str, body: bytes) -> Answer | bytes:
+def unmapped(endpoint: str, body: bytes, *, stream: bool = False) -> Answer | bytes:
     """The body that is sent for this row, or the failure it ends with in its place."""
     try:
         if endpoint != CHAT:
             raise Unmapped("url", f"Anthropic has no {endpoint}; its rows are those of {CHAT}")
-        return to_messages(body)
+        return to_messages(body, stream=stream)
     except Unmapped as error:
         return Answer(kind=FailureKind.INVALID_REQUEST, code="not_at_anthropic", param=error.param, message=str(error))
+
+
+def asks_usage(body: bytes) -> bool:
+    """Whether a call wants its usage as the last chunk of its stream."""
+    try:
+        asked = _OPTIONS.decode(body).stream_options
+    except msgspec.MsgspecError:
+        return False
+    return asked is not None and asked.include_usage is True
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class _Asked(msgspec.Struct):
+    stream_options: _StreamOptions | None = None
+
+
+_OPTIONS = msgspec.json.Decoder(_Asked)
 
 
 def anthropic_headers(key: str, agent: str) -> dict[str, str]:

@@ -51,8 +51,8 @@ class Unmapped(ValueError):
         self.param = param
 
 
-def to_messages(body: bytes) -> bytes:
-    """Raises Unmapped."""
+def to_messages(body: bytes, *, stream: bool = False) -> bytes:
+    """`stream`: whoever asks can take a streamed answer. Raises Unmapped."""
     try:
         row = _decoded(body)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -72,6 +72,8 @@ def to_messages(body: bytes) -> bytes:
     for name in ("user", "safety_identifier"):
         if name in given:
             asked["metadata"] = {"user_id": _text(given.pop(name), name)}
+    if stream and given.pop("stream", False):
+        asked["stream"] = True
     for name, values in NEUTRAL.items():
         if name in given and given.pop(name) not in values:
             raise Unmapped(name, f"Anthropic has no {name}; leave it out of the row")
