@@ -1,4 +1,4 @@
-"""Which display a run has: a panel on a terminal, plain lines in a pipe, or none."""
+"""Which display a run has: a panel on a terminal, a line that moves in a notebook, plain lines in a pipe, or none."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import sys
 from enum import StrEnum
 from typing import TextIO
 
+from batchwright.runner.notebook_progress import NotebookProgress, in_notebook
 from batchwright.runner.plain_progress import NoProgress, PlainProgress
 from batchwright.runner.seams import Display
 
 
 class ProgressKind(StrEnum):
     AUTO = "auto"
-    """A panel where stderr is a terminal that can draw one, else plain lines."""
+    """A panel where stderr is a terminal that can draw one, in a notebook a line that moves, else plain lines."""
     RICH = "rich"
     PLAIN = "plain"
     NONE = "none"
@@ -25,6 +26,8 @@ def open_display(kind: str = ProgressKind.AUTO, stream: TextIO | None = None) ->
     wanted = ProgressKind(kind)
     if wanted is ProgressKind.NONE:
         return NoProgress(out)
+    if wanted is ProgressKind.AUTO and in_notebook():
+        return NotebookProgress(out)
     if wanted is ProgressKind.PLAIN or (wanted is ProgressKind.AUTO and not _can_draw(out)):
         return PlainProgress(out)
     from batchwright.runner.live_progress import LiveProgress
