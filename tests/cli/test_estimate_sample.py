@@ -7,6 +7,7 @@ one test runs it to see that it is what a run pays.
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -171,3 +172,37 @@ def test_a_file_smaller_than_the_sample_is_asked_whole(tmp_path: Path, invoke: I
     found = json.loads(ended.stdout)
     assert (found["rows"], found["sample"]["rows"]) == (9, 9)
     assert found["cost_usd"]["low"] < found["sample"]["cost_usd"] < found["cost_usd"]["high"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "array", "gz", "limit", "skipped"])
+def test_a_sample_of_every_kind_of_input(kind: str, tmp_path: Path, invoke: Invoke) -> None:
+    """Of rows that were picked the law holds, and those that cannot be sent are none of them."""
+    rows: list[dict[str, Any]] = [{"custom_id": f"r{number}", "prompt": f"row {number}"} for number in range(50)]
+    path, more = tmp_path / "rows.jsonl", ["-m", "any"]
+    text = "".join(json.dumps(row) + "\n\n" for row in rows)
+    match kind:
+        case "csv":
+            path = tmp_path / "rows.csv"
+            text = "custom_id,text\n" + "".join(f'r{number},"row\n{number}"\n' for number in range(50))
+            more += ["-t", "{text}"]
+        case "array":
+            text = json.dumps(rows)
+        case "limit":
+            more += ["--limit", "30"]
+        case "skipped":
+            text += '{"custom_id": "bad", "messages": "none"}\n' * 10
+            more += ["--skip-invalid"]
+        case _:
+            path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(text.encode()) if kind == "gz" else text.encode())
+    ended = invoke("estimate", str(path), *more, "--simulate", "--sample", "12", "--json", "--progress", "none")
+    assert ended.exit_code == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["sample"]["answered"] == 12
+    assert found["rows"] - found["refused"] == (30 if kind == "limit" else 50)
+    assert "12 rows = 12 ok" in ended.stderr
+    shown = [json.loads(line) for line in invoke("rows", "@last", "--limit", "0", "--json").stdout.splitlines()]
+    places = [int(line["custom_id"].removeprefix("r")) for line in shown]
+    assert places == sorted(set(places))
+    if kind == "limit":
+        assert max(places) < 30
