@@ -4,51 +4,15 @@ from __future__ import annotations
 
 import csv
 import signal
-from collections import Counter
 from typing import Any
 
 import pytest
 
-from batchwright.store.open import open_store
 from support.command_line import CommandLine, Ended, chat_row, content
+from support.counted_runs import Runs
 from support.scripted_vendor import ScriptedVendor
 
 ROWS = 40
-
-
-class Runs:
-    def __init__(self, command: CommandLine, vendor: ScriptedVendor) -> None:
-        self.command, self.vendor = command, vendor
-        self._before = 0
-
-    def line(self, *options: str, file: str = "rows.jsonl") -> tuple[str, ...]:
-        output = () if "-o" in options else ("-o", "out.jsonl")
-        where = ("--base-url", self.vendor.base_url, "--api-key-env", "")
-        return ("run", file, *output, *where, "--json", "--progress", "none", "--force", *options)
-
-    def __call__(self, rows: list[Any] | None, *options: str, file: str = "rows.jsonl", code: int = 0) -> Ended:
-        if rows is not None:
-            self.command.write(file, rows)
-        ended = self.command(*self.line(*options, file=file))
-        assert ended.code == code, ended.err
-        return ended
-
-    def asked(self) -> Counter[str]:
-        return Counter(hit.text for hit in self.vendor.hits[self._before :])
-
-    def forget(self) -> None:
-        self._before = len(self.vendor.hits)
-
-    def lines(self) -> list[dict[str, Any]]:
-        return self.command.lines()
-
-    def holds(self) -> None:
-        store = open_store(self.command.state / "batchwright.sqlite")
-        try:
-            for batch in store.find_batches():
-                assert store.check(batch.batch_id) == []
-        finally:
-            store.close()
 
 
 @pytest.fixture

@@ -56,6 +56,8 @@ class Auditor:
         self.max_attempts: dict[str, int] = {}
         self.ways: dict[str, dict[int, frozenset[tuple[str, str]]]] = {}
         """By batch and row: where it may go, and as which model."""
+        self.repeats: dict[str, dict[int, int]] = {}
+        """By batch: rows that share the outcome of an earlier one, and which."""
         self.soft: set[str] = set()
         """Batches whose cap was lowered or is soft: it may stand above what is spent."""
         self.crashed: set[tuple[str, str]] = set()
@@ -206,7 +208,11 @@ class Auditor:
                 raise Broken(Law.FENCE, f"{where}, held by worker {old.holder}, was changed by worker {me} ({call})")
             for row, (before, after) in enumerate(zip(old.row_map, new.row_map, strict=True)):
                 if before != after:
-                    self._check_move(f"{where}, row {row}", (before, after), new.previous[row] if new.previous else 0)
+                    previous = new.previous[row] if new.previous else 0
+                    if before == PENDING and after >= 16:
+                        self._check_shared(where.split(" of ")[1], new.first_index + row, (after, previous))
+                    else:
+                        self._check_move(f"{where}, row {row}", (before, after), previous)
         if new.closed_as and not old.closed_as:
             for byte, counted in zip(new.row_map, new.counted, strict=True):
                 if byte <= RESERVED:
@@ -232,6 +238,20 @@ class Auditor:
             self._coverage.hit(Move.FAIL)
         else:
             raise Broken(Law.MOVES, f"{where}: {before} to {after}")
+
+    def _check_shared(self, batch_id: str, index: int, what: tuple[int, int]) -> None:
+        """A row that was never at a vendor ends as the row it repeats has ended, durably, or keeps its earlier answer.
+        `what`: (its byte, the one of the round before)."""
+        after, previous = what
+        leader = self.repeats.get(batch_id, {}).get(index)
+        if leader is None:
+            raise Broken(Law.MOVES, f"row {index} of {batch_id}: pending to {after}, and it repeats no row")
+        segment, row = self._find(batch_id, leader)
+        if segment.counted[row] != after and not (previous == after and after in SUCCESSES):
+            raise Broken(
+                Law.MOVES, f"row {index} of {batch_id} ended as {after}, row {leader} as {segment.counted[row]}"
+            )
+        self._coverage.hit(Move.SHARE)
 
     def _check_reopened(self, where: str, old: SegmentMirror, new: SegmentMirror) -> None:
         if old.state != "settled":
@@ -272,6 +292,11 @@ class Auditor:
         where = f"row {index} of {key[0]}"
         sends = self.of_row[key[0], index]
         send = self.sends.get(record[REQUEST_ID]) if record[REQUEST_ID] else None
+        leader = self.repeats.get(key[0], {}).get(index, -1)
+        if send is not None and (send.batch_id, send.index) == (key[0], leader):
+            if not send.durable or (record[BYTE] in SUCCESSES and record[BODY] != send.body):
+                raise Broken(Law.OWN_ANSWER, f"{where} shares what was not said, or is not durable, to row {leader}")
+            send = None  # nothing of it is this row's own
         if send is not None and (send.batch_id, send.index) != (key[0], index):
             raise Broken(Law.OWN_ANSWER, f"{where} has what was said to row {send.index} of {send.batch_id}")
         if send is not None and not send.durable:

@@ -113,6 +113,7 @@ class Move(StrEnum):
     CLEAR = "reserved to pending"
     SUCCEED = "reserved to a success"
     FAIL = "reserved to a failure"
+    SHARE = "pending to the end of the row that it repeats"
     RESTORE = "reserved to the success of the round before"
     REOPEN_FAILURE = "failure to pending, in a new round"
     REOPEN_SUCCESS = "success to pending, in a new round"

@@ -72,7 +72,7 @@ def check_read(auditor: Auditor, batch_id: str, rows: list[tuple[int, int, int, 
         spent = sum(send.cost_picousd for send in auditor.of_row[batch_id, index] if send.durable)
         if cost != spent:
             raise Broken(Law.READ, f"row {index} of {batch_id} reads as costing {cost}, it cost {spent}")
-        if byte in SUCCESSES and json.loads(body)["to"] != [batch_id, index]:
+        if byte in SUCCESSES and json.loads(body)["to"][1] not in (index, auditor.repeats[batch_id].get(index)):
             raise Broken(Law.READ, f"row {index} of {batch_id} reads {body!r}")
 
 
@@ -89,7 +89,8 @@ def check_row(auditor: Auditor, name: tuple[str, int], place: tuple[SegmentMirro
         if byte in SUCCESSES:
             answer = json.loads(fitting[-1][BODY])
             send = auditor.sends[answer["send"]]
-            if answer["to"] != [name[0], name[1]] or send.kind or FLAG_BYTE[send.flag] != byte:
+            own = (name[1], auditor.repeats[name[0]].get(name[1]))
+            if answer["to"][0] != name[0] or answer["to"][1] not in own or send.kind or FLAG_BYTE[send.flag] != byte:
                 raise Broken(Law.OWN_ANSWER, f"{where} has the answer to {answer['to']}, {send.kind or send.flag}")
     sends = auditor.of_row[name]
     doubts = (said[-1][DOUBTS] if said else 0) + (segment.row_map[row] == RESERVED)

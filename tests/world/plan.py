@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 import msgspec
@@ -40,6 +40,8 @@ class BatchPlan:
     """Every row of it is refused in the same way."""
     poison: frozenset[int]
     invalid: frozenset[int]
+    repeats: dict[int, int] = field(default_factory=dict)
+    """Rows that share the outcome of an earlier one, and which."""
 
     def chunks(self, batch_id: str) -> Iterator[list[SourceRow]]:
         """Rows that say which batch and row they are."""
@@ -73,6 +75,7 @@ class BatchPlan:
         body = f'{{"batch": "{batch_id}", "index": {index}, "model": "{model}"{extra}}}'
         row = InputRow(body=body.encode(), custom_id=f"{self.tag}-{index}", model=model, output_tokens=OUTPUT_TOKENS)
         row.route = ROUTE if route is not None else ""
+        row.shares = self.repeats.get(index, -1)
         if index in self.invalid:
             return SourceRow(row=row, finding=Finding(line=index + 1, code="no_messages", message="simulated"))
         return SourceRow(row=row, lane=str(LaneKey(vendor, "", model)))
@@ -155,6 +158,7 @@ def make_plan(seed: int) -> Plan:
         for number in range(chance.choice((1, 2, 2, 3)))
     ]
     _route(Random(seed * 31 + 7), batches)
+    _repeat(Random(seed * 37 + 11), batches)
     stormy = chance.random() < 0.6
     plan = Plan(
         seed=seed,
@@ -214,6 +218,22 @@ def _route(chance: Random, batches: list[BatchPlan]) -> None:
             for vendor, model, weight in zip(vendors, models, weights, strict=True)
         )
         batch.spec = msgspec.structs.replace(batch.spec, routes={ROUTE: steps})
+
+
+def _repeat(chance: Random, batches: list[BatchPlan]) -> None:
+    """Some batches have rows that share the outcome of an earlier one, near or far."""
+    for batch in batches:
+        if chance.random() >= 0.3:
+            continue
+        leaders = [0]
+        for index in range(1, batch.rows):
+            if index in batch.invalid or index in batch.poison or chance.random() < 0.5:
+                leaders.append(index)
+                continue
+            leader = chance.choice(leaders[-3:] if chance.random() < 0.7 else leaders)
+            if leader not in batch.invalid:
+                batch.repeats[index] = leader
+        batch.spec = msgspec.structs.replace(batch.spec, dedup=True)
 
 
 def _make_room(chance: Random, plan: Plan) -> None:

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from batchwright.engine import attempt, failover, landing, open_segment, sender
+from batchwright.engine import attempt, failover, followers, landing, open_segment, sender
 from batchwright.ports.store import Checkpoint, CheckpointResult
 from batchwright.store import checkpointing, fencing, ledger, objects_sweep
 from batchwright.store.bodies import Bodies
@@ -101,8 +101,40 @@ def forget_the_cap(stack: ExitStack) -> None:
 
 
 def replace_an_answer_by_a_failure(stack: ExitStack) -> None:
-    kept = ("if row_map.is_success(previous) and not row_map.is_success(byte):", "if False:")
-    change(stack, (attempt.Attempts, "_finish"), kept)
+    kept = ("if not row_map.is_success(previous) or row_map.is_success(record.byte):", "if True:")
+    change(stack, (attempt, "_kept_answer"), kept)
+
+
+def share_an_outcome_of_the_round_before(stack: ExitStack) -> None:
+    for name in ("opened", "landed"):
+        change(stack, (followers.Followers, name), ("segment.round", "0"))
+
+
+def share_what_is_not_durable(stack: ExitStack) -> None:
+    """As soon as it is booked."""
+    file = attempt._file
+
+    def file_and_share(segment: Any, record: Any) -> None:
+        file(segment, record)
+        for other in shared_by.get(segment.context, ()):
+            for row in other.followers.pop(segment.first_index + record.row, ()):
+                booked[0].share(other, row, record)
+
+    shared_by: dict[Any, list[Any]] = {}
+    booked: list[Any] = []
+    opened, share_init = followers.Followers.opened, attempt.Attempts.__init__
+
+    def open_and_note(self: Any, segment: Any) -> None:
+        shared_by.setdefault(segment.context, []).append(segment)
+        opened(self, segment)
+
+    def begin_and_note(self: Any, **parts: Any) -> None:
+        share_init(self, **parts)
+        booked[:] = [self]
+
+    stack.enter_context(patch.object(followers.Followers, "opened", open_and_note))
+    stack.enter_context(patch.object(attempt.Attempts, "__init__", begin_and_note))
+    stack.enter_context(patch.object(attempt, "_file", file_and_share))
 
 
 def send_although_the_lease_may_be_over(stack: ExitStack) -> None:
@@ -172,6 +204,8 @@ PLANTED = (
     Planted(send_although_the_lease_may_be_over, frozenset({Law.ONE_HOLDER}), range(1000, 1012)),
     Planted(file_a_retry_by_position, frozenset({Law.OWN_ANSWER, Law.NOT_TWICE, Law.RESERVED_BEFORE_SENT}), range(10)),
     Planted(send_on_what_was_written_for_the_first, frozenset({Law.ROUTE}), range(10, 60), (13, 14, 16)),
+    Planted(share_an_outcome_of_the_round_before, frozenset({Law.MOVES}), range(20, 31)),
+    Planted(share_what_is_not_durable, frozenset({Law.MOVES, Law.OWN_ANSWER}), range(30)),
     Planted(send_on_without_reserving_again, frozenset({Law.RESERVED_BEFORE_SENT}), range(30, 60), (7, 13, 26)),
 )
 

@@ -58,6 +58,7 @@ class User:
             batch_id = f"{batch.tag}{next(tries):02}"
             self._world.auditor.max_attempts[batch_id] = batch.spec.max_attempts
             self._world.auditor.ways[batch_id] = batch.ways()
+            self._world.auditor.repeats[batch_id] = batch.repeats
             process.lock(run_lock_name(batch_id))
             now_ms = process.clock.now_ms()
             new = NewBatch(

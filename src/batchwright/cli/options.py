@@ -239,6 +239,17 @@ def reuse_options(function: F) -> F:
             is_flag=True,
             help="The same with the answers of all batches here, each for one row at most. [default: off]",
         ),
+        click.option(
+            "--dedup",
+            is_flag=True,
+            help="Rows with the same request are asked once and share the answer; refused where their temperature is "
+            "not 0. [default: off]",
+        ),
+        click.option(
+            "--dedup-samples",
+            is_flag=True,
+            help="The same whatever their temperature: one sample for all of them. [default: off]",
+        ),
     )(function)
 
 

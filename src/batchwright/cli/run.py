@@ -156,6 +156,8 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
         skip_invalid=given.get("skip_invalid", False),
         fresh=given.get("fresh", False),
         group_prefix=given.get("group_prefix"),
+        dedup=given.get("dedup", False),
+        dedup_samples=given.get("dedup_samples", False),
         reuse=given.get("reuse"),
         cache=given.get("cache", False),
         allow_unpriced=given.get("allow_unpriced", False),

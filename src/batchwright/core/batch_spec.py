@@ -199,6 +199,8 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Rows whose prompts begin alike are sent one after another; None: where the vendor gains by it."""
     metadata: dict[str, str] = {}
     """The caller's own words about it; nothing here reads them."""
+    dedup: bool = False
+    """Rows with the request of an earlier one share its outcome (`InputRow.shares`)."""
     kept: Kept | None = None
     """Set where a run was asked to take answers over."""
     csv_columns: tuple[str, ...] = ()

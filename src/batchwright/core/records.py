@@ -192,6 +192,9 @@ class InputRow(msgspec.Struct, array_like=True, gc=False):
     route: str = ""
     """The model name of ours that the row gave, where it is a route's; `model`, `lane` and the body are those of its
     first choice. Empty: it gave none."""
+    shares: int = -1
+    """The request_index of an earlier row of the batch with the same request, whose outcome is this one's, too: it is
+    not sent. -1: it is a row of its own."""
 
     @property
     def named_model(self) -> str:

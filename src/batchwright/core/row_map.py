@@ -9,6 +9,8 @@ by a retry (a new round), which moves them back to PENDING and keeps the earlier
     reserved      clear    -         finish
     end           reopen   -         restore (a round that failed gives an earlier answer back)
 
+A row that repeats an earlier one (`InputRow.shares`) is never sent: `share` takes it from pending to that row's end.
+
 Bytes 0..9 are pending and reserved, 16..31 successes by flag, 32..127 failures by kind. The numbers are stored: never
 reuse or renumber one.
 """
@@ -123,6 +125,14 @@ def restore(row_map: bytearray, row: int, previous: int) -> None:
     if row_map[row] != RESERVED or previous not in SUCCESS_BYTES:
         raise IllegalMove(f"row {row}: restore from {name_of(row_map[row])} to byte {previous}")
     row_map[row] = previous
+
+
+def share(row_map: bytearray, row: int, byte: int) -> None:
+    """PENDING -> the end of the row whose request this one repeats; it is never at a vendor. Raises IllegalMove from
+    another byte, or to a byte that is no end."""
+    if row_map[row] != PENDING or byte not in END_BYTES:
+        raise IllegalMove(f"row {row}: share from {name_of(row_map[row])} to byte {byte}")
+    row_map[row] = byte
 
 
 def reopen(row_map: bytes, chosen: frozenset[int]) -> tuple[bytes, bytes, int]:

@@ -185,6 +185,36 @@ class Attempts:
         )
         self._finish(segment, record)
 
+    def share(self, segment: OpenSegment, row: int, outcome: Record) -> None:
+        """Ends a PENDING row as the row did whose request it repeats: with its answer or failure, and without an
+        attempt or a cost of its own. The gate judges rows that were sent, and is not asked."""
+        base = segment.base_record(row)
+        record = Record(
+            row=row,
+            byte=outcome.byte,
+            attempts=base.attempts,
+            used=0,
+            cost_picousd=base.cost_picousd,
+            unpriced=base.unpriced,
+            no_usage=base.no_usage,
+            doubts=base.doubts,
+            http_status=outcome.http_status,
+            code=outcome.code,
+            param=outcome.param,
+            message=outcome.message,
+            body=outcome.body,
+            request_id=outcome.request_id,
+            vendor=outcome.vendor,
+            prompt_tokens=outcome.prompt_tokens,
+            completion_tokens=outcome.completion_tokens,
+            cached_tokens=outcome.cached_tokens,
+            ended_at_ms=self._clock.now_ms(),
+            met=base.met,
+        )
+        record = _kept_answer(segment, record)
+        row_map.share(segment.row_map, row, record.byte)
+        _file(segment, record)
+
     # ------------------------------------------------------------------------------------------------------------
 
     def _record(self, attempt: Attempt, answer: Answer, base: Record, now: tuple[float, int]) -> Record:
@@ -270,40 +300,16 @@ class Attempts:
 
     def _finish(self, segment: OpenSegment, record: Record) -> None:
         """RESERVED -> the record's byte; an earlier round's answer is never replaced by a failure."""
-        row = record.row
-        byte = record.byte
         if segment.context.gate is not None:
             self._ask_gate(segment, record)
-        previous = segment.previous_map[row] if segment.previous_map is not None else 0
-        if row_map.is_success(previous) and not row_map.is_success(byte):
-            earlier = segment.previous_records[row]
-            record = msgspec.structs.replace(
-                earlier,
-                attempts=record.attempts,
-                used=record.used,
-                cost_picousd=record.cost_picousd,
-                unpriced=record.unpriced,
-                no_usage=record.no_usage,
-                doubts=record.doubts,
-                met=record.met,
-            )
-            byte = previous
-            row_map.restore(segment.row_map, row, previous)
+        kept = _kept_answer(segment, record)
+        if kept is not record:
+            row_map.restore(segment.row_map, kept.row, kept.byte)
         else:
-            row_map.finish(segment.row_map, row, byte)
+            row_map.finish(segment.row_map, kept.row, kept.byte)
         segment.reserved -= 1
-        segment.open -= 1
-        segment.rows[row] = None
-        if segment.notes:
-            segment.notes.pop(row, None)
-        if segment.rate_marks:
-            segment.rate_marks.pop(row, None)
-        if segment.failure_marks:
-            segment.failure_marks.pop(row, None)
-        segment.new_records.append(record)
         segment.outcomes += 1
-        counts = segment.tally.counts
-        counts[byte] = counts.get(byte, 0) + 1
+        _file(segment, kept)
 
     def _ask_gate(self, segment: OpenSegment, record: Record) -> None:
         context = segment.context
@@ -316,6 +322,40 @@ class Attempts:
         elif verdict is GateVerdict.SHUT:
             said = f": {record.message[:GATE_MESSAGE_CHARS]}" if record.message else ""
             context.gate_shut = f"{context.gate.sentence}{said}"
+
+
+def _kept_answer(segment: OpenSegment, record: Record) -> Record:
+    """The record itself, or the row's answer of an earlier round where this one would put a failure in its place."""
+    row = record.row
+    previous = segment.previous_map[row] if segment.previous_map is not None else 0
+    if not row_map.is_success(previous) or row_map.is_success(record.byte):
+        return record
+    return msgspec.structs.replace(
+        segment.previous_records[row],
+        attempts=record.attempts,
+        used=record.used,
+        cost_picousd=record.cost_picousd,
+        unpriced=record.unpriced,
+        no_usage=record.no_usage,
+        doubts=record.doubts,
+        met=record.met,
+    )
+
+
+def _file(segment: OpenSegment, record: Record) -> None:
+    """The row has ended, as its byte says: its record is for the next checkpoint."""
+    row = record.row
+    segment.open -= 1
+    segment.rows[row] = None
+    if segment.notes:
+        segment.notes.pop(row, None)
+    if segment.rate_marks:
+        segment.rate_marks.pop(row, None)
+    if segment.failure_marks:
+        segment.failure_marks.pop(row, None)
+    segment.new_records.append(record)
+    counts = segment.tally.counts
+    counts[record.byte] = counts.get(record.byte, 0) + 1
 
 
 def _was_tried(segment: OpenSegment, row: int) -> bool:

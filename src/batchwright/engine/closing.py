@@ -99,6 +99,10 @@ class Closing:
             self._sender.pump(desk, now_s)  # calls that wait there are refused, or go
         self._worker.look_again()
 
+    def park(self, segment: OpenSegment, not_before_ms: int) -> None:
+        """Gives a segment back of which nothing is out, until this moment."""
+        self._give_back(segment, not_before_ms=not_before_ms)
+
     def nothing_claimable(self) -> None:
         self._look_for_blocked = True
 

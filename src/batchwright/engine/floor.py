@@ -93,6 +93,9 @@ class Floor:
             if segment.row_map[row] == row_map.PENDING:
                 entry = rows[row]
                 assert entry is not None
+                if entry.shares >= 0:
+                    segment.followers.setdefault(entry.shares, []).append(row)
+                    continue
                 queue = segment.queues.get(entry.lane)
                 if queue is None:
                     queue = self.new_queue(segment, entry.lane, now_s)
@@ -102,6 +105,13 @@ class Floor:
             if self._keeps_prefixes(queue.line.desk.destination) if wish is None else wish:
                 _group(queue, claimed.first)
         return segment
+
+    def put_up(self, segment: OpenSegment, row: int, now_s: float) -> None:
+        """Sends a row that was to share another's outcome itself."""
+        entry = segment.rows[row]
+        assert entry is not None
+        queue = segment.queues.get(entry.lane) or self.new_queue(segment, entry.lane, now_s)
+        queue.pending.append(row)
 
     def new_queue(self, segment: OpenSegment, lane: int, now_s: float) -> LaneQueue:
         """A queue for those of the segment's rows that go to the lane of this index."""
@@ -255,6 +265,7 @@ class Floor:
             queue.line.desk.drop_queue(queue)
         segment.queues = {}
         segment.becoming_ready = []
+        segment.followers = {}
         segment.waiting = {}
         byte_map = segment.row_map
         if segment.reserved > len(segment.flights):

@@ -222,7 +222,9 @@ def make_segment(
         lane_set="\n".join(sorted(lanes)),
         records=pack_records(records) if records else b"",
         id_hashes=b"" if custom_ids.count(None) == len(custom_ids) else hash_custom_ids(custom_ids),
-        worst_picousd=sum(source.row.worst_picousd for source in sources if source.kept is None),
+        worst_picousd=sum(
+            source.row.worst_picousd for source in sources if source.kept is None and source.row.shares < 0
+        ),
         unbounded=unbounded,
     )
 

@@ -62,6 +62,7 @@ class OpenSegment:
         "failure_marks",
         "first_index",
         "flights",
+        "followers",
         "key",
         "lane_set",
         "lanes",
@@ -101,6 +102,8 @@ class OpenSegment:
         """Latest record of rows that were attempted and are still open."""
         self.queues: dict[int, LaneQueue] = {}
         """By the rows' lane index."""
+        self.followers: dict[int, list[int]] = {}
+        """Rows that end as another row of the batch does, by the request_index of that one (`engine.followers`)."""
         self.flights: dict[int, Attempt] = {}
         """Rows at a vendor now."""
         self.waiting: dict[int, float] = {}

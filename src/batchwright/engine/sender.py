@@ -15,7 +15,7 @@ from batchwright.core import row_map
 from batchwright.core.errors import told_of_fault
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.core.pricing import worst_case
-from batchwright.core.records import InputRow
+from batchwright.core.records import InputRow, Record
 from batchwright.engine.attempt import Attempt, Attempts, row_tokens
 from batchwright.engine.desk import BatchLine, LaneDesk
 from batchwright.engine.open_segment import OpenSegment
@@ -32,6 +32,9 @@ SOFT_OUTPUT_TOKENS = 1024
 
 CallSoon = Callable[[Callable[[], None]], object]
 CallLater = Callable[[float, Callable[[LaneDesk], None], LaneDesk], TimerHandle]
+
+SHARED_BYTES = 256
+"""About what a record takes beside its answer: of rows that share a failure there may be very many at once."""
 
 
 class Sender:
@@ -204,6 +207,12 @@ class Sender:
         context.may_send = False
         self._wake()
         return -1
+
+    def share(self, segment: OpenSegment, row: int, outcome: Record) -> None:
+        """As `Attempts.share`."""
+        self._attempts.share(segment, row, outcome)
+        self.answer_bytes += len(outcome.body) + SHARED_BYTES
+        self.changed[segment] = None
 
     def ended(self, attempt: Attempt, answer: Answer) -> None:
         """An attempt's callback: what it means is found out once for all that ended in one turn of the loop."""

@@ -29,6 +29,7 @@ from batchwright.engine.checkpoint import Landed, Proposal
 from batchwright.engine.closing import Closing
 from batchwright.engine.failover import Failover
 from batchwright.engine.floor import FindPrice, Floor
+from batchwright.engine.followers import Followers
 from batchwright.engine.heart import Heart
 from batchwright.engine.landing import Landing
 from batchwright.engine.lookout import Lookout
@@ -147,6 +148,7 @@ class Worker:
         self.ended = False
         self.appetite = Appetite(self)
         self.closing = Closing(self)
+        self.followers = Followers(self)
         self.heart = Heart(self)
         self.landing = Landing(self)
         self.lookout = Lookout(self)
@@ -344,6 +346,8 @@ class Worker:
         if self.stopping and self.calls is not None:
             self.calls.stop(late=now_s >= self.stop_until_s)
         await self.closing.tidy(now_s)
+        if self.sender.sending:
+            await self.followers.settle(now_s)
         proposal = self._propose(now_s)
         if proposal.empty:
             return
@@ -429,6 +433,7 @@ class Worker:
             context.rows_ended += draft.outcomes
             if context.spec.stop_after is not None and not COUNTED_BYTES.isdisjoint(draft.tally.counts):
                 context.failed_anew = True
+            self.followers.landed(draft)
             for entry in draft.becoming_ready:
                 entry[0].line.ready.append(entry)
             if draft.outcomes:
@@ -441,7 +446,7 @@ class Worker:
         for batch in landed.batches.values():
             floor.enter(batch).since_s = now_s
         for claimed in result.claimed:
-            floor.open(claimed, now_s)
+            self.followers.opened(floor.open(claimed, now_s))
         self.appetite.answered(proposal.claim, result, now_s)
         budget.give_all(floor.contexts, result, stopping=self.stopping)
         self.closing.signalled(result.signals, now_s)

@@ -66,6 +66,8 @@ class Options(TypedDict, total=False):
     skip_invalid: bool
     fresh: bool
     group_prefix: bool
+    dedup: bool
+    dedup_samples: bool
     reuse: bool | str
     cache: bool
     force: bool
@@ -102,6 +104,8 @@ _OF_THE_RUN = {
     "skip_invalid",
     "fresh",
     "group_prefix",
+    "dedup",
+    "dedup_samples",
     "reuse",
     "cache",
     "allow_unpriced",

@@ -71,6 +71,8 @@ class Gathered:
     """Rows that were out, or set aside to be sent, when a worker died."""
     rows_reused: int = 0
     """Rows with an answer that was taken over from another batch."""
+    rows_shared: int = 0
+    """Rows with the outcome of an earlier row of the batch, which they repeat."""
     may_have_been_sent: int = 0
     """Of the cancelled, expired and stopped rows."""
     models_unpriced: set[str] = field(default_factory=set)
@@ -93,6 +95,8 @@ class Gathered:
                     self.rows_no_usage += 1
                 if record.reused:
                     self.rows_reused += 1
+                if view.input.shares >= 0 and not record.attempts:
+                    self.rows_shared += 1
                 if record.deaths:
                     self.rows_died_with += 1
             if byte >= first_failure:

@@ -17,6 +17,7 @@ from batchwright.runner.unnamed import names_no_model
 from batchwright.runner.unused import vendor_of
 
 if TYPE_CHECKING:
+    from batchwright.runner.repeats import Repeats
     from batchwright.runner.reuse import KeptAnswers
 
 
@@ -24,10 +25,17 @@ class TakeIn:
     """One reading of one source, in whatever thread `submit` reads it."""
 
     def __init__(
-        self, source: Source, seams: Seams, *, unset_keys: Mapping[str, str], kept: KeptAnswers | None = None
+        self,
+        source: Source,
+        seams: Seams,
+        *,
+        unset_keys: Mapping[str, str],
+        kept: KeptAnswers | None = None,
+        repeats: Repeats | None = None,
     ) -> None:
-        """`unset_keys`: by vendor, as `RunRequest` has it. `kept`: what rows have an answer of already."""
-        self._kept = kept
+        """`unset_keys`: by vendor, as `RunRequest` has it. `kept`: what rows have an answer of already;
+        `repeats`: which share another's."""
+        self._kept, self._repeats = kept, repeats
         self._source, self._seams = source, seams
         self._unset_keys = unset_keys
         self._waiting: Counter[str] = Counter()
@@ -44,7 +52,8 @@ class TakeIn:
         """Raises what `Source.chunks` raises, Interrupted, and at the end UsageError where rows would wait for a key:
         whoever takes them in is the one who sends them."""
         chunks = self._source.chunks()
-        for chunk in chunks if self._kept is None else self._kept.given(chunks):
+        given = chunks if self._kept is None else self._kept.given(chunks)
+        for chunk in given if self._repeats is None else self._repeats.marked(given):
             if self._seams.interrupts.count:
                 raise Interrupted
             self._rows += len(chunk)

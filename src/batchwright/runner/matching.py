@@ -24,9 +24,7 @@ from batchwright.wire.frames import pack_records, unpack_records
 CACHE_KIB = 16 * 1024
 """Of the table's pages, in memory."""
 
-_MAKE = f"""
-PRAGMA journal_mode = OFF;
-PRAGMA cache_size = -{CACHE_KIB};
+_MAKE = """
 CREATE TABLE request (row INTEGER PRIMARY KEY, hash BLOB, at INTEGER, size INTEGER);
 CREATE TABLE given (batch TEXT, row INTEGER, PRIMARY KEY (batch, row)) WITHOUT ROWID;
 CREATE TABLE without_answer (hash BLOB PRIMARY KEY, rows INTEGER NOT NULL) WITHOUT ROWID;
@@ -60,11 +58,8 @@ class Matching:
     def __init__(self) -> None:
         """Raises StoreError where the temporary folder cannot be written to, as all methods do."""
         self._rows = self._open = self._size = 0
-        with _told():
-            # Without a name: a file in the temporary folder that nobody else sees, and that no kill leaves behind.
-            self._table = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-            self._table.executescript(_MAKE)
-            self._table.execute("BEGIN")
+        self._table = open_table(_MAKE)
+        with told():
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by __exit__)
 
     def __enter__(self) -> Self:
@@ -86,18 +81,18 @@ class Matching:
         rows = [(self._rows + position, found) for position, found in enumerate(hashes)]
         self._rows += len(rows)
         self._open += sum(found is not None for _, found in rows)
-        with _told():
+        with told():
             self._table.executemany("INSERT INTO request (row, hash) VALUES (?, ?)", rows)
 
     def seal(self) -> None:
         """All rows are there."""
-        with _told():
+        with told():
             self._table.execute(_INDEX)
 
     def give(self, hash: bytes, record: Record) -> bool:
         """The answer of an earlier row; false: no row asks for it, or all that do have one, or that very answer was
         given to a row already, from where it was taken over."""
-        with _told():
+        with told():
             found = self._table.execute(_FIND, (hash,)).fetchone()
             if found is None or not self._table.execute(_NOTE, (record.reused, record.reused_row)).rowcount:
                 return False
@@ -110,23 +105,23 @@ class Matching:
 
     def lack(self, hash: bytes) -> None:
         """An earlier row that has no answer to give."""
-        with _told():
+        with told():
             self._table.execute(_LACK, (hash,))
 
     def lacking(self) -> tuple[int, int]:
         """(rows without an answer that are among those that `lack` told of, those of them that are in the input no
         more)."""
-        with _told():
+        with told():
             again, gone = self._table.execute(_AGAIN).fetchone()
         return again, gone
 
     def answers(self) -> Iterator[Given]:
         """In the order of the rows."""
-        with _told():
+        with told():
             self._file.flush()
             found = self._table.execute(_ANSWERS)
         while True:
-            with _told():
+            with told():
                 row = found.fetchone()
                 if row is None:
                     return
@@ -137,8 +132,19 @@ class Matching:
             yield Given(number, hash_, record)
 
 
+def open_table(make: str) -> sqlite3.Connection:
+    """An empty table in a file of the temporary folder without a name: nobody else sees it, and no kill leaves it
+    behind. It is filled in one transaction that nobody ends. Raises StoreError."""
+    with told():
+        table = sqlite3.connect("", check_same_thread=False, isolation_level=None)
+        table.executescript(f"PRAGMA journal_mode = OFF; PRAGMA cache_size = -{CACHE_KIB}; {make}")
+        table.execute("BEGIN")
+        return table
+
+
 @contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
+    """Raises StoreError for what the table or the files cannot hold."""
     with copying(None):
         try:
             yield

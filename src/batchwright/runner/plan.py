@@ -25,7 +25,7 @@ from batchwright.core.row_options import RowOptions
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
 from batchwright.runner.figures import count_text, money_text, plural, shown_text
-from batchwright.runner.request import Delivery, Reuse, RunRequest
+from batchwright.runner.request import Dedup, Delivery, Reuse, RunRequest
 
 
 class Step(StrEnum):
@@ -180,6 +180,8 @@ def kept_as_submitted(request: RunRequest, batch: BatchStatus) -> list[str]:
         kept.append(f"--on-gate {spec.gate.value} (not {request.on_gate.value})")
     if request.group_prefix is not None and request.group_prefix != spec.group_prefix:
         kept.append("its order of sending (not --group-prefix or --no-group-prefix)")
+    if (request.dedup is not Dedup.OFF) != spec.dedup:
+        kept.append("--dedup" if spec.dedup else "no shared answers (not --dedup)")
     if request.reuse != Reuse() and spec.kept is None:
         kept.append("no answers taken over (with --fresh too, a new batch does)")
     if request.stop_after is not None and request.stop_after != spec.stop_after:

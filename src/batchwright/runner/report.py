@@ -86,6 +86,8 @@ class Report:
     models_unpriced: tuple[str, ...]
     workers_died: bool | None
     """Some rows were out, or set aside to be sent, when a worker died. None: not known, the rows were not read."""
+    rows_shared: int
+    """Rows that were not asked, for they repeat another; 0 also where the rows were not read."""
     may_have_been_sent: int
     """Of the cancelled, expired and stopped rows."""
     timing: Timing
@@ -163,6 +165,7 @@ def build_report(
         exact_money=gathered is not None,
         models_unpriced=tuple(sorted(gathered.models_unpriced)) if gathered is not None else (),
         workers_died=gathered.rows_died_with > 0 if gathered is not None else None,
+        rows_shared=gathered.rows_shared if gathered is not None else 0,
         may_have_been_sent=gathered.may_have_been_sent if gathered is not None else 0,
         timing=timing,
         written=written,

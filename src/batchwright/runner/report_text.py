@@ -126,6 +126,8 @@ def _fact_lines(report: Report) -> list[str]:
         lines.append(left)
     if status.spec.kept is not None:
         lines.append(f"taken over from earlier batches, at no cost here: {kept_text(status.spec.kept)}")
+    if report.rows_shared:
+        lines.append(f"not asked: {plural(report.rows_shared, 'row')} with the answer of the row that they repeat")
     if report.may_have_been_sent:
         lines.append(
             f"{plural(report.may_have_been_sent, 'row')} of those cut off may have been sent, and billed by the vendor"
@@ -270,6 +272,7 @@ def report_json(report: Report) -> bytes:
                 vendor: {"rows": found.rows, "cost_usd": usd_json(found.cost_picousd)}
                 for vendor, found in report.by_vendor.items()
             },
+            "rows_shared": report.rows_shared,
             "may_have_been_sent": report.may_have_been_sent,
             "wall_s": round(report.timing.wall_s, 3),
             "rows_per_s": round(report.timing.rows_ended / report.timing.wall_s, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from batchwright.core.doubt import OnUncertain
@@ -47,6 +48,16 @@ class Delivery:
     """The command as it was typed, for 'go on with: ...'; empty for the library."""
 
 
+class Dedup(StrEnum):
+    """Whether rows with the request of an earlier row share its answer."""
+
+    OFF = "off"
+    SURE = "sure"
+    """Those at temperature 0; others are refused."""
+    SAMPLES = "samples"
+    """All of them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse:
     """Whose answers a batch takes over when it begins, for rows with the same request."""
@@ -79,6 +90,7 @@ class RunRequest:
     fresh: bool = False
     """A new batch, even if this very run exists."""
     reuse: Reuse = Reuse()
+    dedup: Dedup = Dedup.OFF
     max_attempts: int = 5
     max_cost_picousd: int = -1
     """-1: no cap."""

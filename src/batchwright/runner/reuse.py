@@ -17,49 +17,29 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from batchwright.core import row_map
 from batchwright.core.batch_spec import Kept
 from batchwright.core.batch_state import BatchState
 from batchwright.core.errors import InputRefused, UsageError
-from batchwright.core.identity import request_hash
-from batchwright.core.records import InputRow, Record
-from batchwright.core.routes import Directions, find_ways
+from batchwright.core.records import Record
+from batchwright.core.routes import Directions
 from batchwright.core.rows import RowView, SourceRow
 from batchwright.ports.batches import Batches, BatchStatus
 from batchwright.runner.figures import count_text
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.matching import Matching
 from batchwright.runner.request import Reuse
+from batchwright.runner.request_hashes import Hasher
 from batchwright.runner.same_way import directions_of
 from batchwright.runner.seams import Seams
 from batchwright.runner.source import Source
 from batchwright.runner.standing import kept_text
-from batchwright.wire.canonical_body import canonical_body
 
 EARLIER_BATCHES = 20
 """Of the same file that are looked at, the newest: one that was broken off early has few answers, the one before it
 perhaps all."""
 PAGE_BATCHES = 50
 _TAKEN_BYTES = frozenset({row_map.PLAIN_SUCCESS})
-
-
-class Hasher:
-    """The hashes of rows that go by these directions: of an input, or of one batch."""
-
-    def __init__(self, directions: Directions) -> None:
-        self._directions = directions
-        self._ways: dict[str, bytes] = {}
-
-    def __call__(self, row: InputRow) -> bytes:
-        name = row.named_model
-        way = self._ways.get(name)
-        if way is None:
-            found = find_ways(name, self._directions)
-            way = self._ways[name] = msgspec.json.encode(found.choices if found is not None else None)
-        # Of a route the body names the choice that the row begins with, which its place in the file decides.
-        return request_hash(row.endpoint, way, canonical_body(row.body, without_model=bool(row.route)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

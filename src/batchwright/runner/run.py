@@ -37,7 +37,7 @@ from batchwright.runner.outcome import (
 )
 from batchwright.runner.plan import Plan, Step
 from batchwright.runner.report import NOTHING_DONE
-from batchwright.runner.request import Delivery, Pace, Reuse, RunRequest
+from batchwright.runner.request import Dedup, Delivery, Pace, Reuse, RunRequest
 from batchwright.runner.same_way import going_the_same_way
 from batchwright.runner.seams import HeldElsewhere, HeldLock, Seams
 from batchwright.runner.source import Source, as_text, open_source
@@ -45,6 +45,7 @@ from batchwright.runner.unnamed import no_model_texts
 from batchwright.runner.unused import short_routes_texts, unused_texts
 
 if TYPE_CHECKING:
+    from batchwright.runner.repeats import Repeats
     from batchwright.runner.reuse import KeptAnswers
 
 PLAN_LOCK_LOOK_S = 0.2
@@ -224,10 +225,12 @@ class _Run:
         assert not isinstance(lock, HeldElsewhere), "a fresh id that another process knows"
         self._lock = lock
         try:
-            with self._kept_answers() as kept:
+            with self._kept_answers() as kept, self._repeats() as repeats:
                 if kept is not None:
                     await kept.find(self._path)
-                taking = TakeIn(self._source, self._seams, unset_keys=self._request.unset_keys, kept=kept)
+                taking = TakeIn(
+                    self._source, self._seams, unset_keys=self._request.unset_keys, kept=kept, repeats=repeats
+                )
                 spec = self._spec() if kept is None else msgspec.structs.replace(self._spec(), kept=kept.kept)
                 submit = Submit(batch_id=batch_id, spec=spec, deadline_s=self._request.deadline_s)
                 submitted = await self._seams.batches.submit(submit, taking.rows())
@@ -241,6 +244,8 @@ class _Run:
         unused = unused_texts(taking.vendors, destinations, self._request.asked_for)
         unused += short_routes_texts(taking.vendors, self._request.rows.directions)
         reused = kept.texts if kept is not None else []
+        if repeats is not None:
+            reused = [*reused, f"{plural(repeats.rows, 'row')} of them share the answer of an earlier one."]
         return batch_id, [told, *reused, *self._source.notes, *no_model_texts(taking.unnamed, destinations), *unused]
 
     def _kept_answers(self) -> AbstractContextManager[KeptAnswers | None]:
@@ -250,6 +255,14 @@ class _Run:
         from batchwright.runner.reuse import KeptAnswers  # with SQLite, which nobody else needs here
 
         return KeptAnswers(self._source, self._request.rows.directions, reuse, self._seams)
+
+    def _repeats(self) -> AbstractContextManager[Repeats | None]:
+        dedup = self._request.dedup
+        if dedup is Dedup.OFF:
+            return contextlib.nullcontext()
+        from batchwright.runner.repeats import Repeats
+
+        return Repeats(self._request.rows.directions, forced=dedup is Dedup.SAMPLES)
 
     def _spec(self) -> BatchSpec:
         request = self._request
@@ -272,6 +285,7 @@ class _Run:
             tpm=request.pace.tpm,
             timeout_s=request.pace.timeout_s,
             group_prefix=request.group_prefix,
+            dedup=request.dedup is not Dedup.OFF,
             metadata=request.metadata,
             csv_columns=self._source.columns,
             csv_delimiter=self._source.delimiter,

@@ -24,7 +24,7 @@ from batchwright.core.row_options import RowOptions
 from batchwright.core.via import Via
 from batchwright.runner.object_inputs import OpenObjects
 from batchwright.runner.progress import ProgressKind
-from batchwright.runner.request import Delivery, Pace, Reuse, RunRequest
+from batchwright.runner.request import Dedup, Delivery, Pace, Reuse, RunRequest
 from batchwright.runner.template_files import open_template
 from batchwright.settings import endpoints, layers, routes
 from batchwright.settings.batch_apis import with_batch_apis
@@ -203,6 +203,8 @@ class Settings:
         skip_invalid: bool = False,
         fresh: bool = False,
         group_prefix: bool | None = None,
+        dedup: bool = False,
+        dedup_samples: bool = False,
         reuse: bool | str | None = None,
         cache: bool = False,
         allow_unpriced: bool = False,
@@ -243,6 +245,7 @@ class Settings:
             skip_invalid=skip_invalid,
             fresh=fresh,
             group_prefix=group_prefix,
+            dedup=Dedup.SAMPLES if dedup_samples else Dedup.SURE if dedup else Dedup.OFF,
             reuse=Reuse(of_file=bool(reuse), batch=reuse if isinstance(reuse, str) else "", cache=cache),
             max_attempts=self.max_attempts,
             max_cost_picousd=self.max_cost_picousd,

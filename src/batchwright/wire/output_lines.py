@@ -32,7 +32,9 @@ def line_writer(form: OutputFormat, batch_id: str, spec: BatchSpec) -> tuple[byt
             from batchwright.wire.table_lines import TableLines
 
             delimiter, reused = spec.csv_delimiter or ",", spec.kept is not None
-            table = TableLines(spec.csv_columns, delimiter=delimiter, mark=spec.csv_mark, reused=reused)
+            table = TableLines(
+                spec.csv_columns, delimiter=delimiter, mark=spec.csv_mark, reused=reused, shares=spec.dedup
+            )
             return table.header(), table.line
         case _:
             assert_never(form)

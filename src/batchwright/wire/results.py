@@ -11,6 +11,7 @@ vendor sent: an answer that is no JSON becomes a JSON string.
     region          where the vendor is, in the words of who set it up; null: nobody said
     error.cause     what the vendor (or the check of the row) said: http_status, code, param; absent if nothing
     reused_from     of an answer that was taken over: the batch and the row there that got it, and that it cost
+    shares_answer_of   the request_index of the row that was asked, for one that repeats it
     attempts_met    what each failed attempt met, the first one first: "groq: overloaded 503"; absent if none failed
     response        the vendor's whole last answer; absent if there was none
 """
@@ -92,7 +93,7 @@ def _success(view: RowView, record: Record, reply: Reply, *, flags: bytes, regio
         reply.model,
         b',"usage":',
         reply.usage,
-        b'},"flags":%b,"attempts":%d%b%b' % (flags, record.attempts, _reused(record), _met(record)),
+        b'},"flags":%b,"attempts":%d%b%b' % (flags, record.attempts, _reused(view, record), _met(record)),
     )
 
 
@@ -124,8 +125,10 @@ def _label(view: RowView) -> bytes:
     return label if row.source_index < 0 else b'%b"source_index":%d,' % (label, row.source_index)
 
 
-def _reused(record: Record) -> bytes:
-    """Where an answer was taken over from; nothing for one of the batch's own."""
+def _reused(view: RowView, record: Record) -> bytes:
+    """Where an answer is from that was not asked for; nothing for the row's own."""
+    if view.input.shares >= 0 and not record.attempts:
+        return b',"shares_answer_of":%d' % view.input.shares
     if not record.reused:
         return b""
     place = (string(record.reused), record.reused_row)

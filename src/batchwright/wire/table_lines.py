@@ -35,6 +35,8 @@ ADDED = (
 WITHOUT_COLUMNS = ("request_index", "custom_id")
 """What stands first for rows that did not come from a table."""
 
+SHARES = "shares_answer_of"
+"""The same, where rows share answers: the request_index of the row that was asked; empty: this one."""
 REUSED = "reused_from"
 """Before the others, where the batch has taken answers over: the batch that got it; empty: this one."""
 
@@ -46,17 +48,24 @@ _read_any = msgspec.json.Decoder().decode
 
 class TableLines:
     """Writes one table. `columns`, `delimiter` and `mark` are the input's own (`BatchSpec.csv_columns`, ...); without
-    columns the input was no table. `reused`: some answers were taken over."""
+    columns the input was no table. `reused`: some answers were taken over, `shares`: some rows share
+    another's."""
 
     def __init__(
-        self, columns: Sequence[str], *, delimiter: str = ",", mark: bool = False, reused: bool = False
+        self,
+        columns: Sequence[str],
+        *,
+        delimiter: str = ",",
+        mark: bool = False,
+        reused: bool = False,
+        shares: bool = False,
     ) -> None:
         self._own = tuple(columns)
-        self._reused = reused
+        self._reused, self._shares = reused, shares
         first = self._own or WITHOUT_COLUMNS
         taken = set(first)
         added = []
-        for name in (REUSED, *ADDED) if reused else ADDED:
+        for name in (*((SHARES,) if shares else ()), *((REUSED,) if reused else ()), *ADDED):
             free = name
             number = 2
             while free in taken:
@@ -79,6 +88,9 @@ class TableLines:
             fields = [kept.get(name, "") for name in self._own]
         else:
             fields = [str(view.request_index), view.input.custom_id or ""]
+        if self._shares:
+            shares = view.record is not None and view.input.shares >= 0 and not view.record.attempts
+            fields.append(str(view.input.shares) if shares else "")
         if self._reused:
             fields.append(view.record.reused if view.record is not None else "")
         return self._line(fields + _added(view))
