@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import signal
 from collections import Counter
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.command_line import CommandLine, Ended, Started, chat_row, content
 from support.counted_runs import Runs
+from support.postgres import PostgresServer
 from support.scripted_vendor import ScriptedVendor
 
 
@@ -157,3 +160,23 @@ def test_two_workers_share_what_either_was_told(run: Runs) -> None:
     assert set(run.asked()) == {f"say word{number}" for number in range(400)}
     assert ended.report["rows_shared"] == 3600
     run.holds()
+
+
+def test_on_a_server_too(tmp_path: Path, vendor: ScriptedVendor) -> None:
+    """Taken over, shared, and killed in between, over PostgreSQL."""
+    with closing(PostgresServer()) as server:
+        url = server.new_database()
+        run = Runs(CommandLine(tmp_path, BATCHWRIGHT_DATABASE=url), vendor, database=url)
+        words = [f"word{row % 40}" for row in range(900)]
+        rows = [row_of(f"say {word}", row) for row, word in enumerate(words)]
+        run(rows[:20])
+        run.forget()
+        run.command.write("rows.jsonl", rows)
+        program = ("-m", "support.watched_command", str(tmp_path / "account"), "before checkpoint:4")
+        killed = run.command.start(*run.line("--reuse", "--dedup", "-c", "4"), program=program).end()
+        assert killed.code == -signal.SIGKILL, killed.err
+        report = run(None, "--reuse", "--dedup", "-c", "4").report
+        assert [content(line) for line in run.lines()] == words
+        assert set(run.asked()) == {f"say word{number}" for number in range(20, 40)}
+        assert (report["rows_shared"], report["reused"]["reused"]) == (860, 20)
+        run.holds()

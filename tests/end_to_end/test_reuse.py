@@ -81,8 +81,9 @@ def test_equal_rows_take_equal_answers_one_to_one_in_order(run: Runs) -> None:
 
 
 def test_what_is_not_the_same_request_is_asked(run: Runs) -> None:
-    rows = [chat_row("say a", "a"), chat_row("say b", "b"), chat_row("say c", "c"), chat_row("say d", "d")]
-    run(rows)
+    both = {"custom_id": "d", "method": "POST", "url": "/v1/embeddings", "body": {"model": "m", "input": "say d"}}
+    rows = [chat_row("say a", "a"), chat_row("say b", "b"), chat_row("say c", "c"), both]
+    run(rows, "--mixed-endpoints")
     run.forget()
     alike = (
         '{"url": "/v1/chat/completions", "method": "POST", "custom_id": "other name", "body": '
@@ -92,7 +93,7 @@ def test_what_is_not_the_same_request_is_asked(run: Runs) -> None:
         alike,
         chat_row("say b", "b", temperature=0),
         chat_row("say c", "c", model="m2"),
-        {**chat_row("say d", "d"), "url": "/v1/responses"},
+        {**both, "url": "/v1/responses"},
     ]
     run(others, "--reuse", "--mixed-endpoints")
     assert sorted(run.asked()) == ["say b", "say c", "say d"]
@@ -100,7 +101,7 @@ def test_what_is_not_the_same_request_is_asked(run: Runs) -> None:
     # Elsewhere it is another request, too.
     with ScriptedVendor() as elsewhere:
         there = Runs(run.command, elsewhere)
-        there(rows, "--reuse")
+        there(rows, "--reuse", "--mixed-endpoints")
         assert len(elsewhere.hits) == 4
 
 

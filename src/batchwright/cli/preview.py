@@ -86,7 +86,7 @@ def show_preview(settings: Settings, request: RunRequest, *, as_json: bool) -> i
     from batchwright.cli.exits import say
     from batchwright.core.errors import InputRefused
     from batchwright.engine.bounds import unbounded_refusal
-    from batchwright.runner.request import Reuse
+    from batchwright.runner.request import Dedup, Reuse
     from batchwright.runner.unnamed import no_key_texts, no_model_texts
     from batchwright.runner.unused import short_routes_texts, unused_texts
 
@@ -100,8 +100,8 @@ def show_preview(settings: Settings, request: RunRequest, *, as_json: bool) -> i
     counts = {lane: found.rows for lane, found in preview.lanes.items()}
     unused = unused_texts(counts, request.rows.destinations, request.asked_for)
     unused += short_routes_texts(counts, request.rows.directions)
-    if request.reuse != Reuse():
-        say("Answers that --reuse or --cache would take over are not looked for here: a run sends at most these rows.")
+    if request.reuse != Reuse() or request.dedup is not Dedup.OFF:
+        say("Rows that --reuse, --cache or --dedup would not send are not looked for here: a run sends these at most.")
     for text in (*no_model_texts(counts, request.rows.destinations), *no_key_texts(counts, settings.key), *unused):
         say(text)
     if preview.refused and not request.skip_invalid:
