@@ -17,12 +17,15 @@ from batchwright.core.gate import OnGate
 from batchwright.core.money import picousd_from_usd
 from batchwright.core.records import InputRow, Record
 from batchwright.core.row_options import RowOptions
+from batchwright.core.rows import SourceRow
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import drive
 from batchwright.runner.outcome import RunOutcome
-from batchwright.runner.request import Delivery, Pace, RunRequest
+from batchwright.runner.request import Delivery, Pace, Reuse, RunRequest
+from batchwright.runner.reuse import KeptAnswers
 from batchwright.runner.run import go_on, look_on, run
 from batchwright.runner.seams import Seams, Snapshot
+from batchwright.runner.source import open_source
 from support.batch_samples import VENDOR
 from support.memory_batches import MemoryBatch, MemoryBatches
 from support.runner_parts import (
@@ -681,3 +684,23 @@ def test_an_interrupt_while_the_models_are_looked_at(machine: Machine) -> None:
     outcome = asyncio.run(machine._run(with_destinations(request, CORP, VENDOR)))
     assert outcome.exit_code == 130
     assert len(machine.batches.batches) == 1
+
+
+def test_a_row_that_is_not_what_was_looked_at_gets_no_answer(machine: Machine) -> None:
+    """Whatever happened to the file between the two readings for --reuse."""
+    request = machine.write(3)
+    machine.run(request)
+    others = InputRow(body=b'{"model":"m","messages":[{"role":"user","content":"say other"}]}', model="m")
+
+    async def look() -> None:
+        with (
+            open_source(request.source, request.rows) as source,
+            KeptAnswers(source, request.rows.directions, Reuse(of_file=True), seams_of(machine)) as kept,
+        ):
+            await kept.find(str(request.source))
+            assert kept.kept is not None
+            assert kept.kept.reused == 3
+            with pytest.raises(InputRefused, match="changed while it was read"):
+                list(kept.given(iter([[SourceRow(row=others)] * 3])))
+
+    asyncio.run(look())

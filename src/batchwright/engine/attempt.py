@@ -302,7 +302,7 @@ class Attempts:
         """RESERVED -> the record's byte; an earlier round's answer is never replaced by a failure."""
         if segment.context.gate is not None:
             self._ask_gate(segment, record)
-        kept = _kept_answer(segment, record)
+        kept = record if segment.previous_map is None else _kept_answer(segment, record)
         if kept is not record:
             row_map.restore(segment.row_map, kept.row, kept.byte)
         else:

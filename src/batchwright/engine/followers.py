@@ -33,6 +33,8 @@ LOOKS_A_TURN = 16
 """Segments that are read for leaders before the next checkpoint: some 50 ms of it."""
 KEPT_BYTES = 16 * 1024 * 1024
 """Of outcomes that somebody may share, in memory: ten thousand rows and more. What does not fit is read again."""
+RECORD_BYTES = 1024
+"""About what one takes beside its answer."""
 PARKED_MS = 1_000
 """For how long a segment is given back of which nothing is left but followers, where places are wanted."""
 
@@ -187,11 +189,11 @@ class Followers:
 
     def _keep(self, leader: Leader, record: Record) -> None:
         before = self._kept.pop(leader, None)
-        self._kept_bytes += len(record.body) - (len(before.body) if before is not None else 0)
+        self._kept_bytes += _bytes_of(record) - (_bytes_of(before) if before is not None else 0)
         self._kept[leader] = record
         while self._kept_bytes > KEPT_BYTES:
             _, oldest = self._kept.popitem(last=False)
-            self._kept_bytes -= len(oldest.body)
+            self._kept_bytes -= _bytes_of(oldest)
 
     def _drop_gone(self) -> None:
         """Segments that were given back, closed or lost since."""
@@ -216,6 +218,10 @@ class Followers:
         until_ms = self._worker.parts.clock.now_ms() + PARKED_MS
         for segment in waiting[places:]:
             self._worker.closing.park(segment, until_ms)
+
+
+def _bytes_of(record: Record) -> int:
+    return len(record.body) + RECORD_BYTES
 
 
 def _outcome(view: SegmentView, index: int) -> Record | None:
