@@ -122,3 +122,48 @@ def test_it_is_refused_where_it_would_do_nothing(ready: CommandLine) -> None:
     assert unknown.code == 2
     assert "no batch API of 127.0.0.1:9 is known" in unknown.err
     assert 'profile = "openai"' in unknown.err
+
+
+def created_elsewhere(vendor: SlowBatchVendor, rows: list[dict[str, object]]) -> str:
+    """As somebody's own script would have done it."""
+    file_id = vendor.add_file("".join(f"{json.dumps(row)}\n" for row in rows).encode(), purpose="batch")
+    vendor.create({"input_file_id": file_id, "endpoint": "/v1/chat/completions", "completion_window": "24h"})
+    return next(reversed(vendor.batches))
+
+
+def test_a_batch_that_was_created_elsewhere_is_taken_over(ready: CommandLine, vendor: SlowBatchVendor) -> None:
+    rows = [chat_row(word, f"id-{word}", model="m-small") for word in WORDS]
+    ready.write("rows.jsonl", rows)
+    batch_id = created_elsewhere(vendor, rows)
+    ended = ready("attach", batch_id, "rows.jsonl", "-o", "out.jsonl", SLOW_KEY=KEY)
+    check_all(ready, ended)
+    assert list(vendor.batches) == [batch_id]
+    again = ready("attach", batch_id, "rows.jsonl", "-o", "again.jsonl", SLOW_KEY=KEY)
+    assert "is complete; nothing is sent" in again.err
+
+
+def test_what_a_batch_elsewhere_did_not_bring_can_be_sent_again(ready: CommandLine, vendor: SlowBatchVendor) -> None:
+    rows = [chat_row(word, f"id-{word}", model="m-small") for word in WORDS]
+    ready.write("rows.jsonl", rows)
+    batch_id = created_elsewhere(vendor, rows[:-2])
+    ended = ready("attach", batch_id, "rows.jsonl", "-o", "out.jsonl", SLOW_KEY=KEY)
+    assert ended.code == 3, ended.err
+    assert "missing_from_upstream" in ended.err
+    retried = ready("retry", "@last", "-o", "out.jsonl", SLOW_KEY=KEY)
+    check_all(ready, retried)
+    assert len(vendor.batches) == 2
+    assert vendor.done() == dict.fromkeys(WORDS, 1)
+
+
+def test_rows_without_an_id_cannot_be_attached(ready: CommandLine, vendor: SlowBatchVendor) -> None:
+    ended = ready("attach", "batch_1", "rows.jsonl", "-o", "out.jsonl", SLOW_KEY=KEY)
+    assert ended.code == 2
+    assert "no custom_id" in ended.err
+    assert not vendor.calls
+
+
+def test_a_batch_that_the_vendor_does_not_know(ready: CommandLine, vendor: SlowBatchVendor) -> None:
+    ready.write("rows.jsonl", [chat_row(word, f"id-{word}", model="m-small") for word in WORDS])
+    ended = ready("attach", "batch_gone", "rows.jsonl", "-o", "out.jsonl", SLOW_KEY=KEY)
+    assert ended.code == 4
+    assert "knows no batch batch_gone" in ended.err

@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "run": "Send a file of requests and write the answers.",
     "check": "Check vendors, keys, models, prices and routes of the settings.",
     "validate": "Check a file of requests; nothing is sent.",
+    "attach": "Take over a batch that was created at a vendor elsewhere.",
     "estimate": "Say what a run would use and cost, as a range.",
     "list": "List batches, newest first.",
     "status": "Show how a batch stands.",

@@ -100,6 +100,11 @@ def run_command(source: str, **given: Any) -> int:
       batchwright run tickets.jsonl -o answers.jsonl -m gpt-4o-mini --max-cost 5.00
       batchwright run tickets.csv -o answers.csv -t 'One word sentiment: {text}' -m local/smollm2
     """
+    return send(source, given)
+
+
+def send(source: str, given: dict[str, Any]) -> int:
+    """What `run` does, and `attach`, with what was given. Returns the exit code."""
     from batchwright.core.errors import BatchwrightError
 
     if not given["dry_run"]:
@@ -164,6 +169,7 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
         on_gate=_on_gate(given),
         stop_after_failures=given.get("stop_after_failures"),
         via=given.get("via", Via.LIVE.value),
+        attach=given.get("attach", ""),
     )
     check_delivery(request.delivery, source)
     return settings, request

@@ -78,6 +78,9 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     """For `batch`: how that vendor itself is spoken to."""
     live_too: bool = False
     """For `batch`: what it does not bring in time goes to that vendor itself."""
+    attached: str = ""
+    """For `batch`: the vendor's id of a batch that was created elsewhere and has the first attempt of every row, each
+    under its custom_id; empty: there is none."""
     group: str = ""
     """For `batch`: the batch of ours whose rows, and no others, go there by this entry: files are made of them, and are
     cancelled with them. Empty until the batch is created."""
@@ -106,7 +109,7 @@ def _address(place: Destination) -> tuple[str, str, VendorProtocol]:
 def live_place(place: Destination) -> Destination:
     """The vendor itself, of the place of its batch API."""
     return msgspec.structs.replace(
-        place, vendor=place.batch_of, protocol=place.live, batch_of="", live_too=False, group=""
+        place, vendor=place.batch_of, protocol=place.live, batch_of="", live_too=False, attached="", group=""
     )
 
 

@@ -68,6 +68,11 @@ class RowOptions:
     """False: the rows are items of an array, and what is said of one names no line."""
 
     @property
+    def attached(self) -> str:
+        """The vendor's id of the batch that has the rows already; empty: there is none."""
+        return next((place.attached for place in self.destinations if place.attached), "")
+
+    @property
     def makes_prompts(self) -> bool:
         """Whether requests are made of the rows' columns."""
         return bool(self.prompt or self.template)

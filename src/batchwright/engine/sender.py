@@ -159,7 +159,8 @@ class Sender:
     def _send_grouped(self, vendor: Vendor, attempt: Attempt, entry: InputRow) -> None:
         self.grouped += 1
         segment, row = attempt.queue.segment, attempt.row
-        ask = RowAsk(segment.first_index + row, segment.base_record(row).attempts, entry.model, self.has_room)
+        attempts = segment.base_record(row).attempts
+        ask = RowAsk(segment.first_index + row, attempts, entry.custom_id or "", entry.model, self.has_room)
         attempt.call = cast(GroupVendor, vendor).send_row(ask, entry.endpoint, entry.body, attempt.end)
 
     def has_room(self) -> bool:

@@ -83,6 +83,8 @@ class RowAsk(NamedTuple):
     """Its request_index."""
     attempts: int
     """That it had before: with the index it names this very attempt, also for whoever goes on after a crash."""
+    custom_id: str
+    """As the row's; empty: it has none."""
     model: str
     """As the vendor gets it; all of a file may have to name one."""
     has_room: Callable[[], bool]

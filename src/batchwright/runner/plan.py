@@ -66,6 +66,7 @@ def identity_options(rows: RowOptions) -> dict[str, str]:
         "--template-file": f"one whose digest is {rows.template.digest}" if rows.template is not None else "",
         "--system": rows.system,
         "--limit": str(rows.limit) if rows.limit else "",
+        "attach": rows.attached,
         "estimate --sample": rows.picked.name if rows.picked is not None else "",
     }
     options |= {f"--param {name}": json.dumps(value, sort_keys=True) for name, value in rows.params.items()}

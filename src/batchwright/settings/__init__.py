@@ -27,7 +27,7 @@ from batchwright.runner.progress import ProgressKind
 from batchwright.runner.request import Dedup, Delivery, Pace, Reuse, RunRequest
 from batchwright.runner.template_files import open_template
 from batchwright.settings import endpoints, layers, routes
-from batchwright.settings.batch_apis import with_batch_apis
+from batchwright.settings.batch_apis import attached, with_batch_apis
 from batchwright.settings.endpoints import VendorLimits
 from batchwright.settings.hosts import Hosts, read_hosts
 from batchwright.settings.layers import Layer, Variables
@@ -211,6 +211,7 @@ class Settings:
         on_gate: str = OnGate.PAUSE.value,
         stop_after_failures: str | int | None = None,
         via: str = Via.LIVE.value,
+        attach: str = "",
         metadata: Mapping[str, str] | None = None,
     ) -> RunRequest:
         """A run's request: what is asked of this one run, and the settings beside it. Raises UsageError."""
@@ -223,6 +224,8 @@ class Settings:
         if via not in tuple(Via):
             raise UsageError(f"via: expected {', '.join(Via)}, found {via!r}")
         destinations = self._through(Via(via))
+        if attach:
+            destinations = attached(destinations, attach)
         rows = RowOptions(
             destinations=destinations,
             routes=self.routes,

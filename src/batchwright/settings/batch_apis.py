@@ -39,6 +39,19 @@ def with_batch_apis(destinations: Sequence[Destination], via: Via) -> tuple[Dest
     return (*destinations, *apis)
 
 
+def attached(destinations: Sequence[Destination], vendor_batch_id: str) -> tuple[Destination, ...]:
+    """With the one batch API among them holding that batch. Raises UsageError where there are several."""
+    apis = [place.vendor for place in destinations if place.protocol is VendorProtocol.BATCH and not place.unusable]
+    if len(apis) > 1:
+        raise UsageError(
+            f"attach: {vendor_batch_id} may be at {', '.join(apis)}: say whose it is, with --vendor NAME or --base-url"
+        )
+    return tuple(
+        msgspec.structs.replace(place, attached=vendor_batch_id) if place.vendor == apis[0] else place
+        for place in destinations
+    )
+
+
 def _api_of(place: Destination, taken: set[str], via: Via) -> Destination:
     name = f"{place.vendor}{MARK}"
     if name in taken:

@@ -10,6 +10,7 @@ may be paid for are not given up for a vendor that is away.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -318,7 +319,7 @@ class Carrier:
     async def _all_joined(self, work: GroupWork) -> None:
         """Its rows come back one segment after the other: its results are read once they have come, or no more do."""
         joined = 0
-        while joined < len(work.rows) < len(work.group.rows):
+        while joined < len(work.rows) < (len(work.group.rows) or math.inf):
             joined = len(work.rows)
             await self._clock.sleep(JOINS_S)
 
@@ -336,7 +337,7 @@ class Carrier:
             except BatchFault as fault:
                 if fault.kind is FailureKind.MISSING_FROM_UPSTREAM:
                     for row in work.left():
-                        row.answer(_missing(name))
+                        row.answer(_gone(name, self._vendor))
                     return None
                 if _is_over(called_back_s, self._clock.now_s()):
                     self._give_up(work)
@@ -497,6 +498,14 @@ def _missing(vendor_batch_id: str) -> Answer:
         kind=FailureKind.MISSING_FROM_UPSTREAM,
         code="missing_from_upstream",
         message=f"{vendor_batch_id} ended without a line for this row",
+    )
+
+
+def _gone(vendor_batch_id: str, vendor: str) -> Answer:
+    return Answer(
+        kind=FailureKind.MISSING_FROM_UPSTREAM,
+        code="no_such_batch",
+        message=f"{vendor} knows no batch {vendor_batch_id} (any more)",
     )
 
 

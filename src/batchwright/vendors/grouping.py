@@ -77,6 +77,7 @@ class GroupingVendor:
         *,
         batch_id: str,
         vendor: str,
+        attached: str = "",
         clock: Clock,
         chance: Chance,
         thread: StoreThread,
@@ -85,6 +86,13 @@ class GroupingVendor:
     ) -> None:
         self._api, self._groups = api, groups
         self._batch_id, self._vendor = batch_id, vendor
+        self._attached: GroupWork | None = None
+        """A batch that was created elsewhere: the first attempt of every row is in it, under its custom_id."""
+        if attached:
+            group = Group(
+                tag="", batch_id=batch_id, vendor=vendor, rows=(), vendor_batch_id=attached, kept_at_ms=clock.now_ms()
+            )
+            self._attached = GroupWork(group, ours=False)
         self._clock, self._chance = clock, chance
         self._report = report
         self._thread = thread
@@ -193,6 +201,8 @@ class GroupingVendor:
     def _join(self, row: Row) -> bool:
         """Whether the row is in a group that was kept before; it is answered from there then."""
         found = self._places.get(row.attempt)
+        if found is None and self._attached is not None and not row.ask.attempts:
+            found = self._attached, row.ask.custom_id
         if found is None:
             return False
         work, name = found

@@ -23,6 +23,7 @@ CODES: dict[str, str] = {
     "invalid_type": "a value is of another type than expected: the row, its body, messages, input, model ...",
     "missing_required_parameter": "the row lacks a body, or a body lacks its messages, input or prompt",
     "row_too_large": "the line is longer than one row may be",
+    "missing_custom_id": "the row has no custom_id, by which a batch that is there already knows it",
     "duplicate_custom_id": "an earlier line has the same custom_id",
     "invalid_custom_id": "custom_id is no string, or too long to be a label",
     "invalid_method": "method is another than POST",

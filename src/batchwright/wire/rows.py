@@ -96,6 +96,7 @@ class RowDecoder:
             raise UsageError(f"--param model must be a name, got {model!r}")
         for option, text in (("-m", options.model), ("--prompt", options.prompt), ("--system", options.system)):
             _check_utf8(option, text)
+        self._needs_ids = bool(options.attached)
         self._options = options
         self._from_columns = options.makes_prompts
         self._templated = self._from_columns or bool(options.system)
@@ -291,6 +292,10 @@ class RowDecoder:
         facts = parts.facts or read_body(body, endpoint)
         if facts is None:
             facts, problems = explain_body(body, endpoint)
+        if self._needs_ids and custom_id is None:
+            problems.append(
+                Problem("missing_custom_id", "the row has no custom_id, by which its answer would be found")
+            )
         model = facts.model or self._model
         target = self._targets.find(model, number)
         if target is None:
