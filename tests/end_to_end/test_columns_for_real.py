@@ -159,3 +159,104 @@ class TestTemplateFile:
         assert case.run("tickets.csv", "--template-file", str(example)).code == 0
         assert [message["role"] for message in case.sent()[0]] == ["system", "user"]
         assert case.sent()[0][1]["content"].startswith("Ticket a1:\nThe parcel")
+
+
+class TestWhereAndSelect:
+    def test_rows_that_are_left_out_are_told_and_the_others_keep_their_lines(self, case: Case) -> None:
+        case.write("tickets.csv", TICKETS + "a4,[[status=400]] no,5,de\n")
+        asked = ("tickets.csv", "-t", "{text}", "--where", "lang == 'de' and not stars < 3")
+        checked = case.command("validate", *asked, *case.to())
+        assert "tickets.csv: 1 row, 0 blank lines, 3 left out; 1 row can be sent" in checked.err
+        assert "Of 1 of these it cannot be told whether it holds" in checked.err
+        assert "the first is in line 4." in checked.err
+        ended = case.run(*asked, "-o", "out.jsonl")
+        assert ended.code == 4
+        assert "adds up: 4 input lines - 3 left out = 1 rows = 1 failed = 1 written" in ended.err
+        assert "rows: those where lang == 'de' and not stars < 3" in ended.err
+        assert "row 0, line 5" in ended.err
+        (line,) = case.command.lines()
+        assert (line["request_index"], line["ok"]) == (0, False)
+
+    def test_selected_columns_stand_in_the_answers_and_the_template_sees_all(self, case: Case) -> None:
+        ended = case.run("tickets.csv", "-t", "{lang} {text}", "--select", "stars, id", "-o", "out.csv")
+        assert ended.code == 0
+        table = [line.split(",")[:3] for line in (case.folder / "out.csv").read_text().splitlines()]
+        assert table == [["stars", "id", "answer"], ["2", "a1", "came"], ["5", "a2", "you"], ["", "a3", "fine"]]
+        assert "de It is fine" in case.vendor.texts()
+
+    def test_lines_of_json_by_their_own_kinds_of_values(self, case: Case) -> None:
+        rows = [{"text": f"t{n}", "n": n, "tags": ["even"] if n % 2 == 0 else []} for n in range(6)]
+        case.command.write("rows.jsonl", rows)
+        ended = case.run("rows.jsonl", "-t", "{text}", "--where", "n >= 2 and 'even' in tags", "-o", "out.jsonl")
+        assert ended.code == 0
+        assert sorted(case.vendor.texts()) == ["t2", "t4"]
+        assert [line["request_index"] for line in case.command.lines()] == [0, 1]
+
+    def test_a_line_that_lacks_the_column_is_a_finding_unless_it_is_asked_for_null(self, case: Case) -> None:
+        case.command.write("rows.jsonl", [{"text": "a", "lang": "de"}, {"text": "b"}])
+        refused = case.run("rows.jsonl", "-t", "{text}", "--where", "lang == 'de'")
+        assert (refused.code, case.vendor.hits) == (2, [])
+        assert "line 2" in refused.err
+        assert "there is no column 'lang'; the input has text" in refused.err
+        asked = case.run("rows.jsonl", "-t", "{text}", "--where", "lang == 'de' or lang is null", "-o", "out.jsonl")
+        assert asked.code == 0
+        assert sorted(case.vendor.texts()) == ["a", "b"]
+
+    def test_both_are_part_of_the_batchs_identity(self, case: Case) -> None:
+        def run(*arguments: str) -> str:
+            ended = case.run("tickets.csv", "-t", "{text}", "-o", "out.csv", *arguments)
+            assert ended.code == 0, ended.err
+            return ended.err
+
+        run("--where", "stars > 1", "--select", "id")
+        assert "nothing is sent" in run("--where", " stars > 1", "--select", "id")
+        assert "--where is now not given (was stars > 1)" in run("--select", "id")
+        assert "--select is now 'text'" in run("--select", "text")
+
+    def test_a_kill_leaves_the_same_rows_to_the_same_command(self, case: Case) -> None:
+        lines = [f"r{n},t{n},{n}" for n in range(400)]
+        case.write("many.csv", "id,text,n\n" + "\n".join(lines) + "\n")
+        asked = ("run", "many.csv", "-t", "{text}", "--where", "n >= 100", "-o", "out.csv", *case.to())
+        case.vendor.set(hold=True)
+        started = case.command.start(*asked, "--progress", "none")
+        started.until(case.vendor, lambda vendor: len(vendor.hits) >= 10)
+        started.kill()
+        started.end()
+        case.vendor.set(hold=False)
+        case.vendor.release()
+        assert case.command(*asked, "--progress", "none").code == 0
+        table = [line.split(",") for line in (case.folder / "out.csv").read_text().splitlines()[1:]]
+        assert [(row[0], row[3]) for row in table] == [(f"r{n}", f"t{n}") for n in range(100, 400)]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("--where", "stars = 4"), "did you mean ==? (at character 7)"),
+            (("--where", "score == 4"), "there is no column 'score'; the input has id, text, stars, lang"),
+            (("--where", "score is null"), "there is no column 'score'"),
+            (("--where", ""), "found the end (at character 1)"),
+            (("--where", "stars > 9"), "--where takes 0 rows and leaves out 3"),
+            (("--select", "score"), "--select: there is no column 'score'; the input has id, text, stars, lang"),
+            (("--select", "id,id"), "named twice"),
+            (("--select", ""), "expected the name"),
+        ],
+    )
+    def test_what_is_refused(self, case: Case, arguments: tuple[str, ...], message: str) -> None:
+        ended = case.run("tickets.csv", "-t", "{text}", *arguments)
+        assert ended.code == 2
+        assert message in " ".join(ended.err.split())
+
+    def test_rows_that_are_requests_have_no_columns(self, case: Case) -> None:
+        case.command.write("rows.jsonl", [{"messages": [{"role": "user", "content": "x"}]}])
+        ended = case.run("rows.jsonl", "--where", "a == 1")
+        assert (ended.code, case.vendor.hits) == (2, [])
+        assert "--where and --select are for columns" in ended.err
+
+    def test_from_python(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("BATCHWRIGHT_HOME", str(case.command.state))
+        to: dict[str, Any] = {"base_url": case.vendor.base_url, "api_key_env": "", "model": "m", "progress": "none"}
+        rows = [{"word": "one", "n": 2}, {"word": "two", "n": 1}]
+        results = batchwright.run(rows, prompt="{word}", where="n == 1", select=["word"], **to)
+        assert [(result.index, result.content) for result in results] == [(0, "two")]
+        with pytest.raises(UsageError, match="expected a list of texts"):
+            batchwright.run(rows, prompt="{word}", **{**to, "select": 3})

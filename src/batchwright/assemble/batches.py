@@ -90,3 +90,5 @@ def source_rows(
         for text in source.notes:
             say(text)
         yield from with_worst_cases(source.chunks(), prices)
+        for text in source.left_out.texts(source.rows):
+            say(text)

@@ -9,15 +9,32 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-
-def column_options(function: F) -> F:
-    return click.option(
+_OPTIONS = (
+    click.option(
         "--template-file",
         metavar="FILE",
         help="The user message as a Jinja template, {{ column }}; or blocks called system and user. [default: none]",
-    )(function)
+    ),
+    click.option(
+        "--where",
+        metavar="CONDITION",
+        help="Take only rows of which this is true: \"lang == 'de' and stars >= 4\"; and, or, not, in, is null. Text "
+        "that is compared with a number is read as one; rows where it is none are left out, and told. [default: all]",
+    ),
+    click.option(
+        "--select",
+        metavar="A,B,C",
+        help="Columns that are kept beside the row and written with its answer, in this order. [default: all]",
+    ),
+)
+
+
+def column_options(function: F) -> F:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
 
 
 def of_columns(given: Mapping[str, Any]) -> dict[str, Any]:
     """What of these `Settings.to_request` takes."""
-    return {"template_file": given["template_file"]}
+    return {name: given[name] for name in ("template_file", "where", "select")}

@@ -42,7 +42,8 @@ def validate_command(source: str, **given: Any) -> int:
 
     settings, request = make_request(source, given)
     with open_source(request.source, request.rows, objects=request.objects) as opened:
-        report, notes = opened.validate(), opened.notes
+        report = opened.validate()
+        notes = (*opened.notes, *opened.left_out.texts(opened.rows))
     if given["as_json"]:
         _print_json(report)
     else:
@@ -73,6 +74,7 @@ def _print_text(report: ValidationReport) -> None:
     if report.total > len(report.findings):
         say(f"and {report.total - len(report.findings):,} findings more")
     lines = f"{plural(report.rows, 'row')}, {plural(report.blank, 'blank line')}"
+    lines += f", {report.left_out:,} left out" if report.left_out else ""
     say(
         f"{report.name}: {lines}; {plural(report.sendable, 'row')} can be sent "
         f"({report.body_bytes:,} bytes of bodies), {report.refused:,} cannot."
@@ -95,6 +97,7 @@ def _print_json(report: ValidationReport) -> None:
             "lines": report.lines,
             "rows": report.rows,
             "blank": report.blank,
+            "left_out": report.left_out,
             "refused": report.refused,
             "body_bytes": report.body_bytes,
             "findings": [finding_json(finding) for finding in report.findings],

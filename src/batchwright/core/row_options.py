@@ -58,6 +58,10 @@ class RowOptions:
     """In the place of `prompt`: the user message, or the system's too."""
     system: str = ""
     """Template of a system message put before the prompt."""
+    where: str = ""
+    """Only rows of whose columns this is true are taken (`core.where`); empty: all."""
+    select: tuple[str, ...] = ()
+    """The columns that are kept beside a row, in this order; empty: all."""
     mixed_endpoints: bool = False
     limit: int = 0
     """Only the first so many rows; 0: all."""

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import msgspec
 
 from batchwright.core.errors import Finding
 from batchwright.core.records import InputRow, Record
+
+
+class LeftOut(Enum):
+    """Why a row of the source is none of the batch."""
+
+    UNTRUE = "untrue"
+    """`--where` is not true of it."""
+    UNKNOWN = "unknown"
+    """It could not be told whether it is (`core.where`)."""
 
 
 class SourceRow(msgspec.Struct, gc=False):
@@ -22,6 +33,8 @@ class SourceRow(msgspec.Struct, gc=False):
     """What else is wrong with the same row."""
     kept: Record | None = None
     """The answer that it has already, of an earlier batch: it is not sent."""
+    left_out: LeftOut | None = None
+    """Set: it is not taken, and `row` holds its line's number alone."""
 
 
 class RowView(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Generic, TypedDict, TypeVar, Unpack, get_args, get_type_hints
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, get_args, get_origin, get_type_hints
 
 from batchwright.core.durations import shown
 from batchwright.core.errors import BatchPaused, BatchwrightError, CallerError, InputRefused, UsageError
@@ -30,6 +30,7 @@ _KIND_WORDS: dict[Any, str] = {
     int: "a whole number",
     Mapping[str, object]: "a mapping with names",
     Mapping[str, str]: "a mapping of texts to texts",
+    Sequence[str]: "a list of texts",
 }
 """What an option expects, in words; for every type that `Options` has beside the settings' own."""
 
@@ -60,6 +61,8 @@ class Options(TypedDict, total=False):
     template: str
     template_file: str | Path
     system: str
+    where: str
+    select: Sequence[str]
     params: Mapping[str, object]
     limit: int
     mixed_endpoints: bool
@@ -98,6 +101,8 @@ _OF_THE_RUN = {
     "template",
     "template_file",
     "system",
+    "where",
+    "select",
     "params",
     "limit",
     "mixed_endpoints",
@@ -200,6 +205,8 @@ def _check(given: Mapping[str, Any]) -> None:
 
 
 def _is_a(value: object, kind: Any) -> bool:
+    if get_origin(kind) is Sequence:
+        return isinstance(value, Sequence) and all(isinstance(each, str) for each in value)
     if of := get_args(kind):
         return isinstance(value, Mapping) and all(
             isinstance(key, str) and (of[1] is object or isinstance(each, of[1])) for key, each in value.items()

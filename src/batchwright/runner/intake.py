@@ -79,4 +79,5 @@ class TakeIn:
     def counted(self) -> InputCount:
         """What reading the whole input counted; for use after its end."""
         source = self._source
-        return InputCount(lines=source.lines, rows=source.rows, blank=source.blank, left_out=source.left_out)
+        left_out = source.left_out.count + source.left_out.unpicked
+        return InputCount(lines=source.lines, rows=source.rows, blank=source.blank, left_out=left_out)

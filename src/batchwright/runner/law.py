@@ -1,6 +1,6 @@
 """Do the counts add up? Pure: what the tallies say against what one pass over the rows found and what was read in.
 
-lines of the input = rows + blank lines + header lines + lines left out by a sample
+lines of the input = rows + blank lines + header lines + lines left out by --where or a sample
 rows               = ok + failed + cancelled + expired + stopped
 tallies            = rows counted one by one, byte by byte; cost of the batch = sum over its rows
 lines written      = rows
@@ -26,7 +26,7 @@ class InputCount:
     rows: int
     blank: int
     left_out: int = 0
-    """Lines of rows that no sample picked."""
+    """Lines of rows that `--where` does not take, or no sample picked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,8 @@ def identity_options(rows: RowOptions) -> dict[str, str]:
         "--prompt": rows.prompt,
         "--template-file": f"one whose digest is {rows.template.digest}" if rows.template is not None else "",
         "--system": rows.system,
+        "--where": rows.where,
+        "--select": ",".join(map(repr, rows.select)),
         "--limit": str(rows.limit) if rows.limit else "",
         "attach": rows.attached,
         "estimate --sample": rows.picked.name if rows.picked is not None else "",

@@ -170,6 +170,8 @@ def _fact_lines(report: Report) -> list[str]:
     if report.simulated:
         lines.append("simulated: no vendor was asked; answers, prices and costs are made up")
     lines += _file_lines(report)
+    if where := status.spec.options.get("--where"):
+        lines.append(f"rows: those where {shown_text(where)}")
     lines.append(_law_line(report))
     lines += [f"DOES NOT ADD UP: {difference}" for difference in report.law.differences]
     lines.append(

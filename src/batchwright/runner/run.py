@@ -246,7 +246,8 @@ class _Run:
         reused = kept.texts if kept is not None else []
         if repeats is not None:
             reused = [*reused, f"{plural(repeats.rows, 'row')} of them share the answer of an earlier one."]
-        return batch_id, [told, *reused, *self._source.notes, *no_model_texts(taking.unnamed, destinations), *unused]
+        notes = [*self._source.left_out.texts(self._source.rows), *self._source.notes]
+        return batch_id, [told, *reused, *notes, *no_model_texts(taking.unnamed, destinations), *unused]
 
     def _kept_answers(self) -> AbstractContextManager[KeptAnswers | None]:
         reuse = self._request.reuse

@@ -2,7 +2,7 @@
 
 JSONL (`.jsonl`, `.ndjson`, `.json`) or one JSON array, CSV (`.csv`), TSV (`.tsv`, `.tab`), each also compressed with
 gzip or zstd (told by its first bytes); any other name is told by its content. Every line (of an array every row)
-becomes a row, a finding, or is blank: rows + blank (+ rows left out) = lines.
+becomes a row, a finding, is blank, or is left out: rows + blank + rows left out = lines.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.runner.compression import Damaged
 from batchwright.runner.custom_ids import MAX_REPEATED, CustomIds, FirstLines, repeat_of
+from batchwright.runner.left_out import LeftOutRows
 from batchwright.runner.object_inputs import OpenObjects, open_objects_input
 from batchwright.runner.sniff import InputFormat, fields_of_first, format_of, refuse_foreign, refuse_one_object
 from batchwright.runner.spool import HEAD_BYTES, Input, open_input, opened
@@ -103,10 +104,9 @@ class Source:
         """Physical lines; of a table its records below the header."""
         self.rows = 0
         self.blank = 0
-        self.left_out = 0
-        """Lines of rows that are none of those picked."""
+        self.left_out = LeftOutRows()
         self.columns: tuple[str, ...] = ()
-        """A table's columns; with prompts made of columns also the fields of the first JSONL row."""
+        """A table's columns that are kept; with prompts made of columns also the fields of the first JSONL row."""
         self.delimiter = ""
         """What separates a table's columns, where that is no comma and its name says nothing of it; empty elsewhere."""
         self.marked = False
@@ -124,6 +124,8 @@ class Source:
             refuse_one_object(name, head)
             decoder = RowDecoder(options)
             self.columns = fields_of_first(head) if options.makes_prompts else ()
+            if self.columns:
+                decoder.check_select(self.columns)
             if self.columns and not skip_invalid:
                 # A template that does not fit the first row fits none: said once, not once a row.
                 decoder.find_templates(self.columns)
@@ -134,6 +136,8 @@ class Source:
             # A table of tabs that is named so becomes a .csv, which is one of commas.
             known = self.format is InputFormat.TSV or table.delimiter == ","
             self.delimiter, self.marked = "" if known else table.delimiter, head.startswith(BOM)
+
+        self.columns = options.select or self.columns
 
     def __enter__(self) -> Self:
         return self
@@ -231,12 +235,11 @@ class Source:
 
     def _pass(self, ids: CustomIds | None) -> Iterator[list[SourceRow]]:
         """Reads the input once. Sets `lines`, `rows`, `blank` and `left_out` anew."""
-        self.lines = self.rows = self.blank = self.left_out = 0
-        picked = self._options.picked
+        self.lines = self.rows = self.blank = 0
+        self.left_out = LeftOutRows()
         try:
             with opened(self._input) as file:
-                found = self._read(file)
-                for chunk in self._chunked(found if picked is None else self._picked(found, picked.indexes)):
+                for chunk in self._chunked(self.left_out.others(self._read(file), self._options)):
                     if ids is not None:
                         ids.add([row.row.custom_id for row in chunk if row.row.custom_id is not None])
                     yield chunk
@@ -247,6 +250,8 @@ class Source:
         if self._input.changed():
             raise InputRefused(f"{self.name} was changed while it was read, so nothing was sent; run it again")
         if not self.rows:
+            if self.left_out.count:
+                raise InputRefused(f"{self.name}: {self.left_out.texts(0)[0]}")
             if self.format is InputFormat.ARRAY:
                 raise _without_rows(self.name, "is an array without rows")
             if self.format is InputFormat.JSONL:
@@ -270,18 +275,6 @@ class Source:
         if pending:
             self.rows += len(pending)
             yield pending
-
-    def _picked(self, found: Iterator[SourceRow], indexes: frozenset[int]) -> Iterator[SourceRow]:
-        """These rows; what comes after the last of them is not read."""
-        missing = len(indexes)
-        for index, row in enumerate(found):
-            if index not in indexes:
-                self.left_out += 1
-                continue
-            yield row
-            missing -= 1
-            if not missing:
-                return
 
     def _read(self, file: BinaryIO) -> Iterator[SourceRow]:
         match self.format:
@@ -404,6 +397,7 @@ class Source:
             lines=self.lines,
             rows=self.rows,
             blank=self.blank,
+            left_out=self.left_out.count,
             refused=collector.refused,
             body_bytes=collector.body_bytes,
             findings=tuple(map(self._placed, collector.first_findings())),

@@ -25,8 +25,10 @@ class ValidationReport:
     lines: int
     """Of a table: its records below the header."""
     rows: int
-    """Lines that are not blank; `rows + blank = lines`, always."""
+    """Lines that are neither blank nor left out; `rows + blank + left_out = lines`, always."""
     blank: int
+    left_out: int
+    """Lines that `--where` does not take."""
     refused: int
     """Rows that cannot be sent."""
     body_bytes: int

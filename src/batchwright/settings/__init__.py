@@ -22,6 +22,7 @@ from batchwright.core.gate import OnGate
 from batchwright.core.routes import model_of_file
 from batchwright.core.row_options import RowOptions
 from batchwright.core.via import Via
+from batchwright.runner.column_choice import checked_select, checked_where
 from batchwright.runner.object_inputs import OpenObjects
 from batchwright.runner.progress import ProgressKind
 from batchwright.runner.request import Dedup, Delivery, Pace, Reuse, RunRequest
@@ -198,6 +199,8 @@ class Settings:
         template: str | None = None,
         template_file: str | Path | None = None,
         system: str = "",
+        where: str | None = None,
+        select: Sequence[str] | None = None,
         mixed_endpoints: bool = False,
         limit: int = 0,
         skip_invalid: bool = False,
@@ -234,6 +237,8 @@ class Settings:
             prompt=prompt,
             template=open_template(template, template_file),
             system=system,
+            where=checked_where(where),
+            select=checked_select(select),
             mixed_endpoints=mixed_endpoints,
             limit=limit,
         )

@@ -20,9 +20,9 @@ from types import TracebackType
 from jinja2 import Environment, Template, TemplateError, TemplateSyntaxError, UndefinedError, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from batchwright.core.column_names import clip, listed
 from batchwright.core.errors import UsageError
 from batchwright.core.row_options import RowTemplate
-from batchwright.wire.column_names import clip, listed
 from batchwright.wire.problems import Problem
 from batchwright.wire.template_bounds import BoundedEnvironment, TooMuch
 

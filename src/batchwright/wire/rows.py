@@ -25,11 +25,13 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Raw
 
+from batchwright.core.column_names import clip, listed
 from batchwright.core.endpoints import CHAT, BadEndpoint, normal_endpoint
 from batchwright.core.errors import Finding, UsageError
 from batchwright.core.records import InputRow
 from batchwright.core.row_options import RowOptions
-from batchwright.core.rows import SourceRow
+from batchwright.core.rows import LeftOut, SourceRow
+from batchwright.core.where import Where
 from batchwright.wire.endpoint_bodies import BODIES, OTHER
 from batchwright.wire.json_text import BOM, kind_of, mend_surrogates, read_value
 from batchwright.wire.messages import MessageMaker, messages, open_template
@@ -91,6 +93,11 @@ class RowDecoder:
             raise UsageError(f"--param stream={stream}: rows of a batch are answered whole; leave it out")
         if "messages" in params:
             raise UsageError("--param cannot set messages; use --prompt and --system, or write them in the rows")
+        if (options.where or options.select) and not options.makes_prompts:
+            raise UsageError(
+                "--where and --select are for columns, and these rows are requests as they are; "
+                "give --prompt or --template-file, which make requests of columns"
+            )
         model = params.pop("model", "")
         if not isinstance(model, str):
             raise UsageError(f"--param model must be a name, got {model!r}")
@@ -106,6 +113,9 @@ class RowDecoder:
         self._endpoint_params: dict[str, dict[str, Raw]] = {}
         """As they are called at an endpoint; filled as rows name it."""
         self._targets = Targets(options.destinations, options.routes)
+        self._where = Where(options.where) if options.where else None
+        self._typed = self._jinja is not None or self._where is not None
+        """Values that are no text are asked for."""
         self._makers: dict[tuple[str, ...], MessageMaker] = {}
         self._url = ""
         self._url_endpoint = ""
@@ -151,9 +161,15 @@ class RowDecoder:
         """A row of a table: the templates filled from its columns, which are kept beside it. `values`: what these are
         before they are text, where they are more (JSON's numbers, lists, null), for a template file.
 
-        Raises UsageError for a template that names a column which is not there.
+        Raises UsageError for a template or a condition that names a column which is not there.
         """
         maker = self.find_templates(tuple(columns))
+        if self._where is not None:
+            holds = self._where.holds(columns if values is None else values, texts=values is None)
+            if not holds:
+                number = number if self._options.in_lines else 0
+                why = LeftOut.UNKNOWN if holds is None else LeftOut.UNTRUE
+                return SourceRow(row=InputRow(body=b"", line=number), left_out=why)
         if self._jinja is None:
             made = maker.make(columns, columns)
         else:
@@ -162,15 +178,35 @@ class RowDecoder:
             try:
                 made = maker.make(columns, columns if values is None else values)
             except Unfillable as error:
-                kept = encode(columns)
+                kept = self.kept(columns)
                 return self.refuse(kept, number, [error.problem], custom_id=custom_id, columns=kept)
         body = b'{"messages":' + made + b"}"
-        return self._build(Parts(body, custom_id, CHAT, encode(columns)), number, body)
+        return self._build(Parts(body, custom_id, CHAT, self.kept(columns)), number, body)
+
+    def kept(self, columns: Mapping[str, str]) -> bytes:
+        """The columns as they stay beside the row: all of them, or those of --select."""
+        select = self._options.select
+        return encode({name: columns[name] for name in select if name in columns} if select else columns)
+
+    def check_columns(self, names: tuple[str, ...]) -> None:
+        """Raises UsageError where something names a column that is none of these, and no row has another."""
+        if self._where is not None:
+            self._where.check(names, all_there=True)
+        self.check_select(names)
+        self.find_templates(names)
+
+    def check_select(self, names: tuple[str, ...]) -> None:
+        """Raises UsageError for a selected column that is none of these."""
+        for name in self._options.select:
+            if name not in names:
+                raise UsageError(f"--select: there is no column {clip(name)!r}; the input has {listed(names)}")
 
     def find_templates(self, names: tuple[str, ...]) -> MessageMaker:
-        """What makes the messages of rows with these columns. Raises UsageError."""
+        """What makes the messages of rows with these columns. Raises UsageError for a name that such a row lacks."""
         found = self._makers.get(names)
         if found is None:
+            if self._where is not None:
+                self._where.check(names, all_there=False)
             found = MessageMaker(self._options, names, self._jinja)
             if len(self._makers) >= _MAX_TEMPLATES:
                 self._makers.clear()
@@ -262,13 +298,13 @@ class RowDecoder:
         columns = {name: as_text(value) for name, value in fields.items()}
         if not problems:
             try:
-                values = {name: read_value(value) for name, value in fields.items()} if self._jinja else None
+                values = {name: read_value(value) for name, value in fields.items()} if self._typed else None
                 return self.fill_template(columns, number, custom_id, values=values)
             except UsageError as error:
                 problems.append(Problem("missing_column", str(error)))
             except RecursionError:
                 problems.append(nested_too_deeply(""))
-        return self.refuse(line, number, problems, custom_id=custom_id, columns=encode(columns))
+        return self.refuse(line, number, problems, custom_id=custom_id, columns=self.kept(columns))
 
     def _explain(self, line: bytes, number: int) -> SourceRow:
         """Every fault of a line, or its row after all where the shape is merely rare."""

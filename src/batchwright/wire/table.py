@@ -17,7 +17,7 @@ from batchwright.core.errors import UsageError
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.wire.problems import Problem
-from batchwright.wire.row_shapes import MAX_CUSTOM_ID_CHARS, encode
+from batchwright.wire.row_shapes import MAX_CUSTOM_ID_CHARS
 from batchwright.wire.rows import RowDecoder
 
 PROMPT_COLUMNS = ("prompt", "question", "input", "text")
@@ -68,7 +68,7 @@ class TableDecoder:
         """The column that is sent because no --prompt says otherwise; empty where one does."""
         self._options = replace(options, prompt=f"{{{self.guessed}}}") if self.guessed else options
         self.decoder = RowDecoder(self._options)
-        self.decoder.find_templates(self.columns)
+        self.decoder.check_columns(self.columns)
         self._id_column = self.columns.index(CUSTOM_ID) if CUSTOM_ID in self.columns else -1
 
     def __iter__(self) -> Iterator[SourceRow | None]:
@@ -113,7 +113,9 @@ class TableDecoder:
         # An id in the first column is right whatever went wrong in a later one; elsewhere it may be another's field.
         custom_id = fields[0][:MAX_CUSTOM_ID_CHARS] or None if self._id_column == 0 and fields else None
         problems = [Problem("ragged_row", message)]
-        return self.decoder.refuse(self._joined(fields), line, problems, custom_id=custom_id, columns=encode(columns))
+        return self.decoder.refuse(
+            self._joined(fields), line, problems, custom_id=custom_id, columns=self.decoder.kept(columns)
+        )
 
     def _broken(self, line: int, error: csv.Error) -> SourceRow:
         limit = self._options.max_row_bytes

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from batchwright.core.column_names import clip, listed
 from batchwright.core.errors import UsageError
-from batchwright.wire.column_names import clip, listed
 
 _TOKEN = re.compile(r"""\{\{[ \t]+(?P<jinja>[^{}:"',]*[^{}:"',\s])[ \t]+\}\}|\{\{|\}\}|\{(?P<name>[^{}]*)\}|[{}]""")
 
