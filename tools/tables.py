@@ -210,6 +210,7 @@ BOUNDS: tuple[tuple[str, str, str], ...] = (
     ("columns of a table", "wire/table.py", "MAX_COLUMNS"),
     ("a template file", "runner/template_files.py", "MAX_TEMPLATE_BYTES"),
     ("steps of a template for one row", "wire/template_bounds.py", "STEPS_MAX"),
+    ("a picture's file", "runner/row_files.py", "MAX_IMAGE_BYTES"),
     ("findings that are kept", "runner/validation.py", "MAX_FINDINGS"),
     ("an answer", "ports/http.py", "MAX_ANSWER_BYTES"),
     ("a vendor's message that is kept, characters", "vendors/error_bodies.py", "MAX_MESSAGE_CHARS"),

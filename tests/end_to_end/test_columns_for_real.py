@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import batchwright
 from batchwright.core.errors import UsageError
 from support.command_line import CommandLine, Ended
 from support.scripted_vendor import ScriptedVendor
+from support.service import serving
 
 TICKETS = 'id,text,stars,lang\na1,The parcel never came,2,de\na2,"Great, thank you",5,en\na3,It is fine,,de\n'
 CHAT = """{% block system %}You label tickets in {{ lang }}.{% endblock %}
@@ -260,3 +263,204 @@ class TestWhereAndSelect:
         assert [(result.index, result.content) for result in results] == [(0, "two")]
         with pytest.raises(UsageError, match="expected a list of texts"):
             batchwright.run(rows, prompt="{word}", **{**to, "select": 3})
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
+JPEG = b"\xff\xd8\xff\xe0" + b"jpeg" * 900
+GIF = b"GIF89a" + b"gif" * 100
+WEBP = b"RIFF\x10\x00\x00\x00WEBPVP8 " + b"webp" * 50
+PICTURES = {"one.png": ("image/png", PNG), "two.jpg": ("image/jpeg", JPEG), "three.gif": ("image/gif", GIF)}
+
+
+def data_url(media_type: str, data: bytes) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+
+
+@pytest.fixture
+def shop(case: Case) -> Case:
+    """A table with pictures, in a folder that is not the one the command is given in."""
+    case.write(
+        "shop/items.csv", "id,photo,ask\na,one.png,colour?\nb,pics/two.jpg,shape?\nc,https://p.example/x.png,it?\n"
+    )
+    (case.folder / "shop/pics").mkdir()
+    (case.folder / "shop/one.png").write_bytes(PNG)
+    (case.folder / "shop/pics/two.jpg").write_bytes(JPEG)
+    return case
+
+
+ITEMS = ("shop/items.csv", "-t", "{ask}", "--image", "photo", "-o", "out.jsonl")
+
+
+class TestImages:
+    def urls(self, case: Case) -> dict[str, list[str]]:
+        """By the text beside them, the pictures of each request."""
+        found = {}
+        for messages in case.sent():
+            text, *parts = messages[-1]["content"]
+            assert {part["type"] for part in parts} == {"image_url"}
+            found[text["text"]] = [part["image_url"]["url"] for part in parts]
+        return found
+
+    def test_files_and_urls_arrive_as_parts_of_the_message_and_are_stored_nowhere(self, shop: Case) -> None:
+        ended = shop.run(*ITEMS)
+        assert ended.code == 0, ended.err
+        assert self.urls(shop) == {
+            "colour?": [data_url("image/png", PNG)],
+            "shape?": [data_url("image/jpeg", JPEG)],
+            "it?": ["https://p.example/x.png"],
+        }
+        stored = b"".join(path.read_bytes() for path in shop.command.state.rglob("*") if path.is_file())
+        assert PNG[8:200] not in stored
+        assert base64.b64encode(PNG)[:200] not in stored
+        shown = shop.command("rows", "@last", "--json").out
+        assert len(shown) < 20_000
+
+    def test_several_columns_and_every_kind_of_picture(self, case: Case) -> None:
+        for name, (_, data) in PICTURES.items():
+            (case.folder / name).write_bytes(data)
+        (case.folder / "four.png").write_bytes(WEBP)  # what it is called says nothing
+        rows = [
+            {"a": "one.png", "b": "two.jpg", "q": "first"},
+            {"a": str(case.folder / "three.gif"), "b": "", "q": "second"},
+            {"a": None, "b": "four.png", "q": 'third {"url":"batchwright-file:x"}'},
+        ]
+        case.command.write("rows.jsonl", rows)
+        ended = case.run("rows.jsonl", "-t", "{q}", "--image", "a", "--image", "b", "-o", "out.jsonl")
+        assert ended.code == 0, ended.err
+        assert self.urls(case) == {
+            "first": [data_url("image/png", PNG), data_url("image/jpeg", JPEG)],
+            "second": [data_url("image/gif", GIF)],
+            'third {"url":"batchwright-file:x"}': [data_url("image/webp", WEBP)],
+        }
+
+    def test_what_is_no_picture_is_a_finding_of_its_line(self, shop: Case) -> None:
+        lines = ["id,photo,ask", "a,gone.png,x", "b,text.png,x", "c,huge.png,x", "d,,x", "e,pics,x", "f,s3://b/x.png,x"]
+        shop.write("shop/items.csv", "\n".join([*lines, "g,one.png,x"]) + "\n")
+        shop.write("shop/text.png", "hello, I am text")
+        with (shop.folder / "shop/huge.png").open("wb") as huge:
+            huge.write(PNG)
+            huge.truncate(21 * 1024 * 1024)
+        checked = shop.command("validate", *ITEMS[:-2], *shop.to())
+        found = [line.split("\t") for line in checked.out.splitlines()]
+        assert [(int(line), code) for line, code, _ in found] == [(n, "image_unusable") for n in range(2, 8)]
+        for (_, _, message), word in zip(
+            found,
+            ["is not there", "is no PNG", "at most 20,971,520", "no picture", "no file", "an object of a store"],
+            strict=True,
+        ):
+            assert word in message
+        assert (shop.run(*ITEMS).code, shop.vendor.hits) == (2, [])
+        assert shop.run(*ITEMS, "--skip-invalid").code == 3
+        assert self.urls(shop) == {"x": [data_url("image/png", PNG)]}
+
+    def test_a_picture_that_changed_before_it_was_sent_fails_its_row_and_no_other_is_sent(self, shop: Case) -> None:
+        assert shop.command("run", *ITEMS, *shop.to(), "-n").code == 0
+        shop.vendor.set(hold=True)
+        rows = "".join(f"r{n},one.png,ask{n}\n" for n in range(300))
+        (shop.folder / "shop/gone.png").write_bytes(PNG + b"gone")
+        shop.write("shop/items.csv", "id,photo,ask\n" + rows + "last,pics/two.jpg,last\ngone,gone.png,gone\n")
+        started = shop.command.start("run", *ITEMS, *shop.to(), "-c", "4", "--progress", "none")
+        started.until(shop.vendor, lambda vendor: len(vendor.hits) >= 1)
+        (shop.folder / "shop/pics/two.jpg").write_bytes(JPEG[:-1] + b"X")
+        (shop.folder / "shop/gone.png").unlink()
+        shop.vendor.set(hold=False)
+        shop.vendor.release()
+        ended = started.end()
+        assert ended.code == 3, ended.err
+        assert "300 ok, 2 failed of 302" in ended.err
+        said = " ".join(ended.err.split())
+        assert "two.jpg has changed since its row came in, so the row was not sent" in said
+        assert "gone.png cannot be read on this machine (No such file or directory)" in said
+        assert "not sent: 2 attempts that reached no vendor" in said
+        assert len(self.urls(shop)) == 300
+        errors = [line["error"] for line in shop.command.lines()[300:]]
+        assert [(error["kind"], error["cause"]["code"], error["line"]) for error in errors] == [
+            ("invalid_row", "file_changed", 302),
+            ("invalid_row", "file_missing", 303),
+        ]
+
+    def test_the_pictures_are_part_of_the_batchs_identity(self, shop: Case) -> None:
+        assert shop.run(*ITEMS).code == 0
+        assert "nothing is sent" in shop.run(*ITEMS).err
+        (shop.folder / "shop/one.png").write_bytes(PNG + b"more")
+        again = shop.run(*ITEMS)
+        assert "--image is now photo, files whose digest is" in " ".join(again.err.split())
+        assert len(shop.vendor.hits) == 6
+
+    def test_an_interrupted_batch_goes_on_with_its_pictures(self, shop: Case) -> None:
+        shop.vendor.set(hold=True)
+        started = shop.command.start("run", *ITEMS, *shop.to(), "--progress", "none")
+        started.until(shop.vendor, lambda vendor: len(vendor.hits) == 3)
+        started.kill()
+        started.end()
+        shop.vendor.set(hold=False)
+        shop.vendor.release()
+        assert shop.run(*ITEMS).code == 0
+        assert [line["ok"] for line in shop.command.lines()] == [True] * 3
+
+    def test_rows_without_success_are_written_with_their_pictures(self, shop: Case) -> None:
+        text = "id,photo,ask\na,one.png,[[status=400]] no\nb,one.png,yes\n"
+        shop.write("shop/items.csv", text)
+        assert shop.run(*ITEMS, "--failed", "failed.jsonl").code == 3
+        (line,) = shop.command.lines("failed.jsonl")
+        part = line["body"]["messages"][0]["content"][1]
+        assert part["image_url"]["url"] == data_url("image/png", PNG)
+        assert shop.command("retry", "@last", "--progress", "none").code == 3
+        assert [self.urls(shop)[text] for text in ("[[status=400]] no", "yes")] == [[data_url("image/png", PNG)]] * 2
+        assert len(shop.vendor.hits) == 3
+
+    def test_a_cap_counts_what_is_sent(self, shop: Case) -> None:
+        where = f'vendor = "127.0.0.1:{shop.vendor.port}"'
+        prices = f'[[price]]\n{where}\npattern = "*"\ninput = "1"\noutput = "1"\n'
+        shop.write("prices.toml", prices)
+        shop.write("shop/items.csv", "id,photo,ask\na,one.png,colour?\n")
+        asked = ("run", *ITEMS, *shop.to(), "--max-tokens", "5", "--max-cost", "1", "-n", "--json")
+        shown = json.loads(shop.command(*asked, BATCHWRIGHT_PRICES=str(shop.folder / "prices.toml")).out)
+        assert shown["cost_at_most_usd"] > len(base64.b64encode(PNG)) * 1e-6
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (
+                ("-t", "{ask}", "--image", "picture"),
+                "--image: there is no column 'picture'; the input has id, photo, ask",
+            ),
+            (("-t", "{ask}", "--image", "photo", "--image", "photo"), "each once"),
+            (("-t", "{ask}", "--image", ""), "expected the name of a column"),
+        ],
+    )
+    def test_what_is_refused(self, shop: Case, arguments: tuple[str, ...], message: str) -> None:
+        ended = shop.run("shop/items.csv", *arguments)
+        assert ended.code == 2
+        assert message in " ".join(ended.err.split())
+
+    def test_a_template_file_with_pictures_from_python(self, shop: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("BATCHWRIGHT_HOME", str(shop.command.state))
+        monkeypatch.chdir(shop.folder / "shop")
+        to: dict[str, Any] = {"base_url": shop.vendor.base_url, "api_key_env": "", "model": "m", "progress": "none"}
+        text = "{% block system %}Look.{% endblock %}{% block user %}{{ what }}?{% endblock %}"
+        results = batchwright.run([{"what": "red", "at": "one.png"}], template=text, image=["at"], **to)
+        assert results[0].ok
+        assert self.urls(shop) == {"red?": [data_url("image/png", PNG)]}
+        assert shop.sent()[0][0] == {"role": "system", "content": "Look."}
+
+
+def test_pictures_through_a_service_and_no_file_of_the_server_by_name(tmp_path: Path) -> None:
+    """The file is read where the run is; what a stranger writes that looks like a reference stays text."""
+    with ScriptedVendor() as vendor, serving(tmp_path / "service", vendor) as service:
+        machine = CommandLine(tmp_path / "machine", BATCHWRIGHT_SERVICE_KEY=service.key)
+        (machine.folder / "one.png").write_bytes(PNG)
+        reference = f"batchwright-file:{hashlib.sha256(PNG).hexdigest()}"
+        part = {"type": "image_url", "image_url": {"url": reference}}
+        machine.write("rows.jsonl", [{"ask": "what?", "at": "one.png"}])
+        machine.write("other.jsonl", [{"messages": [{"role": "user", "content": [part]}]}])
+        to = ("-m", "m", "--service", service.base_url, "-o", "out.jsonl")
+        assert machine("run", "rows.jsonl", "-t", "{ask}", "--image", "at", *to).code == 0
+        assert machine("run", "other.jsonl", *to).code == 0
+        urls = [
+            part["image_url"]["url"]
+            for hit in vendor.hits
+            for part in json.loads(hit.body)["messages"][0]["content"]
+            if part["type"] == "image_url"
+        ]
+        assert urls == [data_url("image/png", PNG), reference]

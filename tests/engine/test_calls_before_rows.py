@@ -18,6 +18,7 @@ from batchwright.engine.usage_book import UsageBook
 from batchwright.engine.worker_settings import NO_LIMITS, WorkerSettings
 from batchwright.engine.writer import StoreThread
 from batchwright.ports.observer import WorkerFigures
+from batchwright.ports.row_files import NoFiles
 from batchwright.ports.store import Store
 from batchwright.ports.vendor import Vendor
 from support.loop_clock import LoopClock
@@ -75,6 +76,7 @@ def sender() -> Sender:
         hurry=lambda: None,
         report=print,
         figures=WorkerFigures(),
+        files=NoFiles(),
     )
     sender.send_until_s = math.inf
     return sender

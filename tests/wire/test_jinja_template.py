@@ -8,7 +8,8 @@ import pytest
 
 from batchwright.core.errors import UsageError
 from batchwright.core.row_options import RowTemplate
-from batchwright.wire.jinja_template import Filled, JinjaTemplate, Unfillable
+from batchwright.wire.jinja_template import Filled, JinjaTemplate
+from batchwright.wire.messages import Unfillable
 
 COLUMNS = ("id", "text", "stars", "order id")
 ROW: dict[str, object] = {"id": "a1", "text": "{{ id }} {% raw %}", "stars": "4", "order id": "77"}

@@ -14,6 +14,7 @@ from batchwright.fabric.in_process import Hosted, LoopWorker
 from batchwright.fabric.system import utc_day
 from batchwright.ports.observer import Trace, WorkerFigures
 from batchwright.runner.request import Pace
+from batchwright.runner.row_files import LocalFiles
 from batchwright.settings import Settings
 from batchwright.vendors.registry import OpenVendors
 
@@ -116,6 +117,7 @@ def build_worker(
             day_of=utc_day,
             report=say,
             outages=machine.outages,
+            files=LocalFiles(),
             figures=figures or WorkerFigures(),
             trace=trace,
         ),

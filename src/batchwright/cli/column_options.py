@@ -16,6 +16,13 @@ _OPTIONS = (
         help="The user message as a Jinja template, {{ column }}; or blocks called system and user. [default: none]",
     ),
     click.option(
+        "--image",
+        multiple=True,
+        metavar="COLUMN",
+        help="Column of pictures, paths from the input's folder or URLs, for the user message; may be repeated. Files "
+        "are read as they are sent. [default: none]",
+    ),
+    click.option(
         "--where",
         metavar="CONDITION",
         help="Take only rows of which this is true: \"lang == 'de' and stars >= 4\"; and, or, not, in, is null. Text "
@@ -37,4 +44,4 @@ def column_options(function: F) -> F:
 
 def of_columns(given: Mapping[str, Any]) -> dict[str, Any]:
     """What of these `Settings.to_request` takes."""
-    return {name: given[name] for name in ("template_file", "where", "select")}
+    return {name: given[name] for name in ("template_file", "image", "where", "select")}

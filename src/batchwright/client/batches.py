@@ -268,4 +268,6 @@ def _all_alike(wanted: frozenset[int]) -> bool | None:
 
 
 def _item(row: SourceRow) -> bytes:
+    if row.row.files:
+        raise UsageError("a row with pictures of this machine cannot be submitted as it is; give their URLs")
     return calls.item(row.row.endpoint, row.row.body, row.row.custom_id)

@@ -161,6 +161,28 @@ class UsageSum(msgspec.Struct, gc=False):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+class RowFile(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A file of the submitter's machine whose bytes belong into a row's body, and are read when it is sent."""
+
+    path: str
+    """Absolute."""
+    digest: str
+    """Hex SHA-256 of its bytes as they were when the row came in."""
+    size: int
+    """Bytes."""
+    media_type: str
+
+    @property
+    def reference(self) -> str:
+        """What stands in the stored body in the place of its data URL."""
+        return f"batchwright-file:{self.digest}"
+
+    @property
+    def sent_bytes(self) -> int:
+        """Of the data URL."""
+        return len("data:;base64,") + len(self.media_type) + (self.size + 2) // 3 * 4
+
+
 class InputRow(msgspec.Struct, array_like=True, gc=False):
     """One row as intake stored it. Its `body` is the bytes that are sent, exactly.
 
@@ -195,6 +217,13 @@ class InputRow(msgspec.Struct, array_like=True, gc=False):
     shares: int = -1
     """The request_index of an earlier row of the batch with the same request, whose outcome is this one's, too: it is
     not sent. -1: it is a row of its own."""
+    files: tuple[RowFile, ...] = ()
+    """Files that `body` only refers to (`wire.images`). Only a row that was taken in on this machine ever has any."""
+
+    @property
+    def sent_bytes(self) -> int:
+        """Of the body as it is sent."""
+        return len(self.body) + sum([file.sent_bytes for file in self.files]) if self.files else len(self.body)
 
     @property
     def named_model(self) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from batchwright.core.batch_spec import Destination, Routes
+from batchwright.core.records import RowFile
 from batchwright.core.routes import Directions
 
 MAX_ROW_BYTES = 32 * 1024 * 1024
@@ -31,6 +32,15 @@ class RowTemplate:
             encoded = text.encode("utf-8", "surrogatepass")
             found.update(b"%d:%b" % (len(encoded), encoded))
         return found.hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Columns whose values are pictures: paths, or URLs."""
+
+    columns: tuple[str, ...]
+    look: Callable[[str], RowFile | str] = field(compare=False, repr=False)
+    """The file of a path, or what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +68,8 @@ class RowOptions:
     """In the place of `prompt`: the user message, or the system's too."""
     system: str = ""
     """Template of a system message put before the prompt."""
+    images: Images | None = None
+    """Pictures that become parts of the user message."""
     where: str = ""
     """Only rows of whose columns this is true are taken (`core.where`); empty: all."""
     select: tuple[str, ...] = ()

@@ -128,7 +128,7 @@ class Attempts:
         record.no_usage += no_usage
         tally = segment.tally
         tally.attempts += 1
-        if kind is FailureKind.UNREACHABLE:
+        if kind is FailureKind.UNREACHABLE or kind is FailureKind.INVALID_ROW:
             tally.unreached += 1
         if base.used or base.rate_limits or _was_tried(segment, row):
             tally.retries += 1

@@ -52,7 +52,7 @@ class LanePrices:
             price = self(lane)
             # On another lane of its route the body names another model.
             longer = max(0, len(string(LaneKey.parse(lane).model)) - len(string(row.model)))
-            worst = 0 if price is None else worst_case(price, len(row.body) + longer, row.output_tokens) or 0
+            worst = 0 if price is None else worst_case(price, row.sent_bytes + longer, row.output_tokens) or 0
             unbounded |= not worst and not (price is not None and price.zero_rated)
             dearest = max(dearest, worst)
         row.worst_picousd = 0 if unbounded else dearest
@@ -77,7 +77,7 @@ def set_worst_cases(chunk: Sequence[SourceRow], prices: LanePrices) -> None:
             continue
         price = prices(source.lane)
         if price is not None:
-            row.worst_picousd = worst_case(price, len(row.body), row.output_tokens) or 0
+            row.worst_picousd = worst_case(price, row.sent_bytes, row.output_tokens) or 0
         source.unbounded = not row.worst_picousd and not (price is not None and price.zero_rated)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from asyncio import TimerHandle
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from batchwright.core import row_map
@@ -18,12 +19,14 @@ from batchwright.core.pricing import worst_case
 from batchwright.core.records import InputRow, Record
 from batchwright.engine.attempt import Attempt, Attempts, row_tokens
 from batchwright.engine.desk import BatchLine, LaneDesk
+from batchwright.engine.filled_call import FilledCall
 from batchwright.engine.open_segment import OpenSegment
 from batchwright.engine.room import TIMES_FREE
 from batchwright.engine.worker_settings import CHECKPOINT_RECORD_BYTES, WorkerSettings
 from batchwright.ports.clock import Clock
 from batchwright.ports.observer import WorkerFigures
-from batchwright.ports.vendor import Answer, GroupCall, GroupVendor, RowAsk, Vendor
+from batchwright.ports.row_files import RowFiles
+from batchwright.ports.vendor import Answer, GroupCall, GroupVendor, RowAsk, Send, Vendor, VendorCall
 
 USUAL_OVER = 16
 """Answers that the running mean of their size goes back over."""
@@ -50,6 +53,7 @@ class Sender:
         hurry: Callable[[], None],
         report: Callable[[str], None],
         figures: WorkerFigures,
+        files: RowFiles,
     ) -> None:
         self._settings = settings
         self._attempts = attempts
@@ -61,6 +65,7 @@ class Sender:
         """The next checkpoint is wanted before its time."""
         self._report = report
         self._figures = figures
+        self._files = files
         self.changed: dict[OpenSegment, None] = {}
         """Segments that have something for the next checkpoint, in the order they changed."""
         self.sending = True
@@ -111,7 +116,7 @@ class Sender:
             queue, row = line.ready[0]
             entry = queue.segment.rows[row]
             assert entry is not None
-            size = len(entry.body)
+            size = entry.sent_bytes if entry.files else len(entry.body)
             if lane.in_flight and desk.flight_bytes + size > TIMES_FREE * (
                 self._settings.flight_bytes_max - self.flight_bytes - size
             ):
@@ -146,8 +151,8 @@ class Sender:
             self.flight_bytes += size
             desk.flight_bytes += size
             desk.sent.count += 1
-            if desk.groups:
-                self._send_grouped(vendor, attempt, entry)
+            if desk.groups or entry.files:
+                attempt.call = self._send_apart(vendor, attempt, entry)
             else:
                 attempt.call = vendor.send(entry.endpoint, entry.body, attempt.end)
 
@@ -156,12 +161,18 @@ class Sender:
         """Rows out whose answers come when they come: those of a batch API are taken from it as there is room."""
         return self.in_flight - self.grouped
 
-    def _send_grouped(self, vendor: Vendor, attempt: Attempt, entry: InputRow) -> None:
-        self.grouped += 1
-        segment, row = attempt.queue.segment, attempt.row
-        attempts = segment.base_record(row).attempts
-        ask = RowAsk(segment.first_index + row, attempts, entry.custom_id or "", entry.model, self.has_room)
-        attempt.call = cast(GroupVendor, vendor).send_row(ask, entry.endpoint, entry.body, attempt.end)
+    def _send_apart(self, vendor: Vendor, attempt: Attempt, entry: InputRow) -> VendorCall:
+        """A row that goes to a batch API, or whose body names files."""
+        send: Send = vendor.send
+        if attempt.desk.groups:
+            self.grouped += 1
+            segment, row = attempt.queue.segment, attempt.row
+            attempts = segment.base_record(row).attempts
+            ask = RowAsk(segment.first_index + row, attempts, entry.custom_id or "", entry.model, self.has_room)
+            send = partial(cast(GroupVendor, vendor).send_row, ask)
+        if entry.files:
+            return FilledCall(send, entry, attempt.end, self._files)
+        return send(entry.endpoint, entry.body, attempt.end)
 
     def has_room(self) -> bool:
         """Whether answers that can wait may come now."""
@@ -197,7 +208,7 @@ class Sender:
         if bound_picousd is None and 0 <= desk.dearest.may_be_out <= desk.lane.in_flight:
             line.waits_for_cost = True
             return -1
-        held_picousd = likely_cost(desk, len(row.body), row.output_tokens) if bound_picousd is None else bound_picousd
+        held_picousd = likely_cost(desk, row.sent_bytes, row.output_tokens) if bound_picousd is None else bound_picousd
         if held_picousd <= context.allowance_picousd:
             return held_picousd
         guessed = bound_picousd is None and not context.has_cap
@@ -359,7 +370,7 @@ class Sender:
 def bound_of(desk: LaneDesk, row: InputRow) -> int | None:
     """The most that a row can cost: on all lanes it may go to or, where that has no bound, on this one. None: no bound,
     or no price."""
-    return row.worst_picousd or bound_here(desk, len(row.body), row.output_tokens)
+    return row.worst_picousd or bound_here(desk, row.sent_bytes, row.output_tokens)
 
 
 def bound_here(desk: LaneDesk, body_bytes: int, output_tokens: int) -> int | None:

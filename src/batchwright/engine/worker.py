@@ -41,6 +41,7 @@ from batchwright.engine.worker_settings import LaneLimits, WorkerSettings
 from batchwright.engine.writer import Writer
 from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.observer import LaneView, Trace, WorkerFigures, WorkerView
+from batchwright.ports.row_files import NoFiles, RowFiles
 from batchwright.ports.store import BatchSignals, Store
 from batchwright.ports.vendor import Vendors
 
@@ -74,6 +75,8 @@ class WorkerParts:
     """Told of checkpoints and of the work on batches; None: nobody is."""
     outages: Outages = field(default_factory=Outages)
     """What its process tells of them, whoever met them."""
+    files: RowFiles = field(default_factory=NoFiles)
+    """Reads what rows name of this machine."""
     step: Callable[[str], None] = lambda name: None
     """Told before each named step; a test's world crashes here."""
 
@@ -138,6 +141,7 @@ class Worker:
             hurry=self._stirred.set,
             report=parts.report,
             figures=parts.figures,
+            files=parts.files,
         )
         self.calls: SingleCalls | None = None
         """Single calls that go over this worker's desks; set by themselves."""

@@ -61,6 +61,7 @@ class Options(TypedDict, total=False):
     template: str
     template_file: str | Path
     system: str
+    image: Sequence[str]
     where: str
     select: Sequence[str]
     params: Mapping[str, object]
@@ -101,6 +102,7 @@ _OF_THE_RUN = {
     "template",
     "template_file",
     "system",
+    "image",
     "where",
     "select",
     "params",

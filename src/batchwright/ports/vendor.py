@@ -56,6 +56,10 @@ class VendorCall(Protocol):
         """Drops the attempt; `on_end` is not called any more. Harmless after the end."""
 
 
+Send = Callable[[str, bytes, Callable[[Answer], None]], VendorCall]
+"""As `Vendor.send`."""
+
+
 class RelayedCall(VendorCall, Protocol):
     def hold(self, held: bool) -> None:
         """Of a streamed answer: while it is held no more of it is read, but for what has been."""

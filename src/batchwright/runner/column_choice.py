@@ -32,6 +32,15 @@ def checked_select(names: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(found)
 
 
+def checked_images(names: Sequence[str]) -> tuple[str, ...]:
+    """The columns of --image: one, or several. Raises UsageError."""
+    found = (names,) if isinstance(names, str) else tuple(names)
+    for name in found:
+        if not name or found.count(name) > 1:
+            raise UsageError(f"--image: expected the name of a column, each once, found {name!r}")
+    return found
+
+
 def _split(text: str) -> list[str]:
     try:
         fields = next(csv.reader([text], skipinitialspace=True, strict=True), [])

@@ -7,15 +7,18 @@ at all; of the two, neither appears unless both could be written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from batchwright.core import row_map
 from batchwright.core.errors import UsageError
 from batchwright.core.object_urls import ObjectURL
 from batchwright.core.rows import RowView
 from batchwright.ports.batches import BatchStatus
+from batchwright.ports.row_files import FileUnusable
 from batchwright.runner.compression import split_name
 from batchwright.runner.destination_file import NoReaderYet, ObjectSink, Sink, descriptor_of, open_sink
 from batchwright.runner.earlier_file import EarlierFile, look
@@ -24,6 +27,7 @@ from batchwright.runner.gather import Gathered, gathering
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.report import Written
 from batchwright.runner.request import Delivery
+from batchwright.runner.row_files import LocalFiles
 from batchwright.runner.seams import Seams
 from batchwright.wire.output_lines import OutputFormat, line_writer
 
@@ -80,9 +84,9 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
                 if len(begins) < len(earlier.head):
                     begins += written
             if failed is not None:
-                requests = _request_lines(views)
-                failed_rows += len(requests)
-                failed.write(b"".join(requests))
+                for request in _request_lines(views):
+                    failed_rows += 1
+                    failed.write(request)
             if delivery.output is not None:
                 seams.display.writing(gathered.rows, status.total)
         await asyncio.to_thread(_commit, [out] if failed is None else [out, failed])
@@ -117,12 +121,21 @@ def _texts_of(delivery: Delivery, status: BatchStatus) -> frozenset[int] | None:
     return row_map.NOT_SUCCESS_BYTES if delivery.failed_output is not None else frozenset()
 
 
-def _request_lines(views: Sequence[RowView]) -> list[bytes]:
-    """Rows without success as input lines. Rows that were refused when they came in are none, and left out."""
+def _request_lines(views: Sequence[RowView]) -> Iterator[bytes]:
+    """Rows without success as input lines, one at a time, since their pictures come into them. Rows that were refused
+    when they came in are none, and left out; so are those whose pictures are gone."""
     from batchwright.wire.openai_lines import request_line
 
-    without = [request_line(view) for view in views if not row_map.is_success(view.byte)]
-    return [line for line in without if line is not None]
+    files = LocalFiles()
+    for view in views:
+        if row_map.is_success(view.byte):
+            continue
+        line = request_line(view)
+        if line is not None and view.input.files:
+            with suppress(FileUnusable):
+                yield files.filled(replace(view.input, body=line))
+        elif line is not None:
+            yield line
 
 
 async def _open(path: Path | ObjectURL | None, opened: ExitStack, seams: Seams) -> Sink:

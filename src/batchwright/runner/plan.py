@@ -54,8 +54,9 @@ class Plan:
     """GO_ON with `resume`: the batch's gate is judged no more."""
 
 
-def identity_options(rows: RowOptions) -> dict[str, str]:
-    """Everything that changes a request's bytes, by the name a person knows it by.
+def identity_options(rows: RowOptions, files_digest: str = "") -> dict[str, str]:
+    """Everything that changes a request's bytes, by the name a person knows it by. `files_digest`: of what the rows'
+    pictures are now.
 
     Pace, output and limits are left out. Where the rows go makes another run too, but only for the models that they
     name, which is known from reading them alone: `runner.same_way` asks that.
@@ -65,6 +66,7 @@ def identity_options(rows: RowOptions) -> dict[str, str]:
         "--prompt": rows.prompt,
         "--template-file": f"one whose digest is {rows.template.digest}" if rows.template is not None else "",
         "--system": rows.system,
+        "--image": _images_text(rows, files_digest),
         "--where": rows.where,
         "--select": ",".join(map(repr, rows.select)),
         "--limit": str(rows.limit) if rows.limit else "",
@@ -73,6 +75,13 @@ def identity_options(rows: RowOptions) -> dict[str, str]:
     }
     options |= {f"--param {name}": json.dumps(value, sort_keys=True) for name, value in rows.params.items()}
     return {name: value for name, value in options.items() if value}
+
+
+def _images_text(rows: RowOptions, files_digest: str) -> str:
+    if rows.images is None:
+        return ""
+    files = f", files whose digest is {files_digest}" if files_digest else ""
+    return ", ".join(rows.images.columns) + files
 
 
 def newest_that_counts(same: Sequence[BatchStatus]) -> BatchStatus | None:

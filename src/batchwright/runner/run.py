@@ -70,6 +70,11 @@ async def run(request: RunRequest, seams: Seams, *, chance: Chance) -> RunOutcom
     except KeyboardInterrupt:
         return nothing_sent()
     with source:
+        try:
+            with seams.interrupts.at_once():
+                _ = source.files_digest  # known from here on
+        except KeyboardInterrupt:
+            return nothing_sent()
         return await _Run(request, source, seams).go(chance)
 
 
@@ -149,7 +154,7 @@ class _Run:
 
     def __init__(self, request: RunRequest, source: Source, seams: Seams) -> None:
         self._request, self._source, self._seams = request, source, seams
-        self._options = plan.identity_options(request.rows)
+        self._options = plan.identity_options(request.rows, source.files_digest)
         self._path = _path_of(request.source)
         self._identity = batch_identity(source.input_digest, self._options)
         self._read: InputCount | None = None

@@ -12,6 +12,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, assert_never
@@ -25,6 +26,7 @@ from batchwright.runner.compression import Damaged
 from batchwright.runner.custom_ids import MAX_REPEATED, CustomIds, FirstLines, repeat_of
 from batchwright.runner.left_out import LeftOutRows
 from batchwright.runner.object_inputs import OpenObjects, open_objects_input
+from batchwright.runner.row_files import digest_of_files
 from batchwright.runner.sniff import InputFormat, fields_of_first, format_of, refuse_foreign, refuse_one_object
 from batchwright.runner.spool import HEAD_BYTES, Input, open_input, opened
 from batchwright.runner.validation import Collector, ValidationReport, refuse
@@ -154,6 +156,11 @@ class Source:
     def input_digest(self) -> str:
         """Hex SHA-256 of the input as stored (compressed, if it is). Known before any row is read."""
         return self._input.digest()
+
+    @cached_property
+    def files_digest(self) -> str:
+        """Of what the rows' pictures are now, known by reading them all; empty where there are none."""
+        return digest_of_files(self._pass(None)) if self._options.images is not None else ""
 
     @property
     def notes(self) -> tuple[str, ...]:

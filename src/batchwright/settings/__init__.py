@@ -22,10 +22,11 @@ from batchwright.core.gate import OnGate
 from batchwright.core.routes import model_of_file
 from batchwright.core.row_options import RowOptions
 from batchwright.core.via import Via
-from batchwright.runner.column_choice import checked_select, checked_where
+from batchwright.runner.column_choice import checked_images, checked_select, checked_where
 from batchwright.runner.object_inputs import OpenObjects
 from batchwright.runner.progress import ProgressKind
 from batchwright.runner.request import Dedup, Delivery, Pace, Reuse, RunRequest
+from batchwright.runner.row_files import images_of
 from batchwright.runner.template_files import open_template
 from batchwright.settings import endpoints, layers, routes
 from batchwright.settings.batch_apis import attached, with_batch_apis
@@ -199,6 +200,7 @@ class Settings:
         template: str | None = None,
         template_file: str | Path | None = None,
         system: str = "",
+        image: Sequence[str] = (),
         where: str | None = None,
         select: Sequence[str] | None = None,
         mixed_endpoints: bool = False,
@@ -237,6 +239,7 @@ class Settings:
             prompt=prompt,
             template=open_template(template, template_file),
             system=system,
+            images=images_of(checked_images(image), source),
             where=checked_where(where),
             select=checked_select(select),
             mixed_endpoints=mixed_endpoints,

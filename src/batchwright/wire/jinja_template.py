@@ -23,6 +23,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from batchwright.core.column_names import clip, listed
 from batchwright.core.errors import UsageError
 from batchwright.core.row_options import RowTemplate
+from batchwright.wire.messages import Unfillable
 from batchwright.wire.problems import Problem
 from batchwright.wire.template_bounds import BoundedEnvironment, TooMuch
 
@@ -34,14 +35,6 @@ MAX_MESSAGE_CHARS = 300
 _DEFINITIONS = (nodes.Assign, nodes.AssignBlock, nodes.Macro, nodes.Import, nodes.FromImport)
 _GUARDS = frozenset({"defined", "undefined", "default", "d"})
 _CANNOT = "cannot be filled"
-
-
-class Unfillable(Exception):
-    """A row that the template cannot be filled from."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ CODES: dict[str, str] = {
     "missing_column": "the row lacks a column that the template names",
     "template_failed": "the template file cannot be filled from the row's values",
     "template_too_large": "what the template file makes of the row is too large, or takes too many steps",
+    "image_unusable": "a picture is not there, too large, or none of PNG, JPEG, GIF and WebP",
     "ragged_row": "a table's row has more or fewer fields than its header",
     "empty_file": "the input has no rows",
     "json_array": "the input is one JSON value over many lines instead of one object a line",

@@ -28,13 +28,13 @@ from msgspec import Raw
 from batchwright.core.column_names import clip, listed
 from batchwright.core.endpoints import CHAT, BadEndpoint, normal_endpoint
 from batchwright.core.errors import Finding, UsageError
-from batchwright.core.records import InputRow
+from batchwright.core.records import InputRow, RowFile
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import LeftOut, SourceRow
 from batchwright.core.where import Where
 from batchwright.wire.endpoint_bodies import BODIES, OTHER
 from batchwright.wire.json_text import BOM, kind_of, mend_surrogates, read_value
-from batchwright.wire.messages import MessageMaker, messages, open_template
+from batchwright.wire.messages import MessageMaker, Unfillable, messages, open_template, pictures
 from batchwright.wire.problems import Problem, nested_too_deeply
 from batchwright.wire.row_checks import BodyFacts, explain_body, read_body
 from batchwright.wire.row_shapes import (
@@ -93,9 +93,9 @@ class RowDecoder:
             raise UsageError(f"--param stream={stream}: rows of a batch are answered whole; leave it out")
         if "messages" in params:
             raise UsageError("--param cannot set messages; use --prompt and --system, or write them in the rows")
-        if (options.where or options.select) and not options.makes_prompts:
+        if (options.where or options.select or options.images) and not options.makes_prompts:
             raise UsageError(
-                "--where and --select are for columns, and these rows are requests as they are; "
+                "--where, --select and --image are for columns, and these rows are requests as they are; "
                 "give --prompt or --template-file, which make requests of columns"
             )
         model = params.pop("model", "")
@@ -170,18 +170,23 @@ class RowDecoder:
                 number = number if self._options.in_lines else 0
                 why = LeftOut.UNKNOWN if holds is None else LeftOut.UNTRUE
                 return SourceRow(row=InputRow(body=b"", line=number), left_out=why)
-        if self._jinja is None:
-            made = maker.make(columns, columns)
-        else:
-            from batchwright.wire.jinja_template import Unfillable
-
-            try:
-                made = maker.make(columns, columns if values is None else values)
-            except Unfillable as error:
-                kept = self.kept(columns)
-                return self.refuse(kept, number, [error.problem], custom_id=custom_id, columns=kept)
+        urls: list[str] = []
+        files: tuple[RowFile, ...] = ()
+        try:
+            if self._options.images is not None:
+                urls, files = pictures(self._options.images, columns)
+            made = maker.make(columns, columns if values is None else values, urls)
+        except Unfillable as error:
+            kept = self.kept(columns)
+            return self.refuse(kept, number, [error.problem], custom_id=custom_id, columns=kept)
         body = b'{"messages":' + made + b"}"
-        return self._build(Parts(body, custom_id, CHAT, self.kept(columns)), number, body)
+        source = self._build(Parts(body, custom_id, CHAT, self.kept(columns)), number, body)
+        if files and source.finding is None:
+            source.row.files = files
+            if source.row.sent_bytes > self._options.max_row_bytes:
+                problem = _too_large(source.row.sent_bytes, self._options.max_row_bytes)
+                return self.refuse(body, number, [problem], custom_id=custom_id, columns=source.row.columns)
+        return source
 
     def kept(self, columns: Mapping[str, str]) -> bytes:
         """The columns as they stay beside the row: all of them, or those of --select."""
@@ -427,6 +432,10 @@ _SAME_BOUND = frozenset({"max_tokens", "max_completion_tokens", "max_output_toke
 def _has(fields: dict[str, Raw], name: str) -> bool:
     """Whether a body has a parameter; the names of the output bound are one, and no vendor takes two of them."""
     return name in fields or (name in _SAME_BOUND and not _SAME_BOUND.isdisjoint(fields))
+
+
+def _too_large(size: int, most: int) -> Problem:
+    return Problem("row_too_large", f"with its pictures the row has {size:,} bytes; a row may have at most {most:,}")
 
 
 def _not_applicable() -> Problem:

@@ -91,6 +91,7 @@ async def _rows_again(
             assert line is not None, "a row that can never be sent is not chosen"
             source = decoder.decode(line, view.request_index + 1)
             source.row.source_index = view.request_index
+            source.row.files = view.input.files
             sources.append(source)
         return sources
 
