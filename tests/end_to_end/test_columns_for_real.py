@@ -216,6 +216,13 @@ class TestWhereAndSelect:
         assert "--where is now not given (was stars > 1)" in run("--select", "id")
         assert "--select is now 'text'" in run("--select", "text")
 
+    def test_an_estimate_is_of_the_rows_that_are_taken(self, case: Case) -> None:
+        case.write("p.jinja", "{{ text }}")
+        asked = ("estimate", "tickets.csv", "--template-file", "p.jinja", "--where", "lang == 'de'", "--json")
+        shown = case.command(*asked, "--simulate")
+        assert (shown.code, json.loads(shown.out)["rows"]) == (0, 2), shown.err
+        assert "--where takes 2 rows and leaves out 1" in shown.err
+
     def test_a_kill_leaves_the_same_rows_to_the_same_command(self, case: Case) -> None:
         lines = [f"r{n},t{n},{n}" for n in range(400)]
         case.write("many.csv", "id,text,n\n" + "\n".join(lines) + "\n")
