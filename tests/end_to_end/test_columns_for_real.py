@@ -260,7 +260,7 @@ class TestWhereAndSelect:
         case.command.write("rows.jsonl", [{"messages": [{"role": "user", "content": "x"}]}])
         ended = case.run("rows.jsonl", "--where", "a == 1")
         assert (ended.code, case.vendor.hits) == (2, [])
-        assert "--where and --select are for columns" in ended.err
+        assert "--where, --select and --image are for columns" in ended.err
 
     def test_from_python(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("BATCHWRIGHT_HOME", str(case.command.state))
