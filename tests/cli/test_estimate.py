@@ -77,12 +77,12 @@ def test_what_is_not_known_is_told_and_is_no_zero(write: Any, invoke: Invoke) ->
 
 
 def test_a_batch_price_stands_beside_only_where_the_data_has_one(write: Any, invoke: Invoke) -> None:
-    there = ("--base-url", "https://openrouter.ai/api/v1", "--api-key-env", "")
+    there = ("--base-url", "https://api.openai.com/v1", "--api-key-env", "")
     row = {"prompt": "a", "max_tokens": 100}
-    with_one = write([{"model": "anthropic/claude-haiku-4.5", **row}])
+    with_one = write([{"model": "gpt-4o-mini", **row}])
     found = estimate(invoke, with_one, *there)
     assert found["batch_cost_usd"]["high"] == pytest.approx(found["cost_usd"]["high"] / 2, rel=0.01)
-    mixed = write([{"model": "anthropic/claude-haiku-4.5", **row}, {"model": "01-ai/yi-large", **row}])
+    mixed = write([{"model": "gpt-4o-mini", **row}, {"model": "m-1", **row}])
     found = estimate(invoke, mixed, *there)
     assert found["batch_cost_usd"] is None, "a sum of both kinds would be no batch price"
     assert [lane["batch_cost_usd"] is None for lane in found["lanes"]].count(False) == 1
