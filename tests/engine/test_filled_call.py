@@ -13,7 +13,7 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.records import InputRow
 from batchwright.engine.filled_call import FilledCall
 from batchwright.ports.row_files import FileUnusable, NoFiles
-from batchwright.ports.vendor import Answer, Vendor
+from batchwright.ports.vendor import Answer
 
 ROW = InputRow(body=b"stored", endpoint="/chat/completions")
 
@@ -58,7 +58,7 @@ async def read(files: Files) -> None:
 def test_it_is_sent_with_what_was_read() -> None:
     async def go() -> None:
         vendor, files, ended = Sent(), Files(), list[Answer]()
-        call = FilledCall(cast(Vendor, vendor), ROW, ended.append, files)
+        call = FilledCall(vendor.send, ROW, ended.append, files)
         assert vendor.bodies == []
         await read(files)
         assert (vendor.bodies, ended) == ([b"filled stored"], [])
@@ -78,7 +78,7 @@ def test_it_is_sent_with_what_was_read() -> None:
 def test_what_cannot_be_read_ends_the_row_unsent(error: Exception, kind: FailureKind, code: str) -> None:
     async def go() -> None:
         vendor, files, ended = Sent(), Files(error), list[Answer]()
-        FilledCall(cast(Vendor, vendor), ROW, ended.append, files)
+        FilledCall(vendor.send, ROW, ended.append, files)
         await read(files)
         assert vendor.bodies == []
         assert [(answer.kind, answer.code) for answer in ended] == [(kind, code)]
@@ -91,7 +91,7 @@ def test_what_cannot_be_read_ends_the_row_unsent(error: Exception, kind: Failure
 def test_a_row_that_was_dropped_meanwhile_is_not_sent_and_says_nothing(error: Exception | None) -> None:
     async def go() -> None:
         vendor, files, ended = Sent(), Files(error), list[Answer]()
-        FilledCall(cast(Vendor, vendor), ROW, ended.append, files).abort()
+        FilledCall(vendor.send, ROW, ended.append, files).abort()
         await read(files)
         assert (vendor.bodies, vendor.aborted, ended) == ([], 0, [])
 
