@@ -220,7 +220,8 @@ def make_segment(
         row_map=bytes(byte_map),
         input=pack(SegmentInput(lanes=list(lanes), rows=[source.row for source in sources])),
         lane_set="\n".join(sorted(lanes)),
-        records=pack_records(records) if records else b"",
+        # Copied: what zstd gives keeps the memory of all that was packed, and many segments wait for one transaction.
+        records=memoryview(pack_records(records)).tobytes() if records else b"",
         id_hashes=b"" if custom_ids.count(None) == len(custom_ids) else hash_custom_ids(custom_ids),
         worst_picousd=sum(
             source.row.worst_picousd for source in sources if source.kept is None and source.row.shares < 0
