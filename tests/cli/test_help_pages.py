@@ -12,6 +12,7 @@ import pytest
 from batchwright.cli import exits, options
 from batchwright.cli.group import ALIASES, COMMANDS, KEY_OPTION, LazyGroup
 from batchwright.cli.group import batchwright as command
+from batchwright.core.answer_schema import MAX_REPAIRS, OnMismatch
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.failures import FailureKind, Flag
 from batchwright.runner import report
@@ -66,6 +67,8 @@ def test_words_written_out_for_speed_are_those_of_the_code() -> None:
     assert tuple(flag.value for flag in Flag if flag is not Flag.PLAIN) == options.FLAGS
     assert tuple(form.value for form in OutputFormat) == options.FORMATS
     assert tuple(policy.value for policy in OnUncertain) == options.ON_UNCERTAIN
+    assert tuple(way.value for way in OnMismatch) == options.ON_MISMATCH
+    assert options.MAX_REPAIRS == MAX_REPAIRS
     assert tuple(transport.value for transport in Transport) == options.TRANSPORTS
     assert tuple(kind.value for kind in ProgressKind) == options.PROGRESS
     assert set(options.SETTING_OPTIONS) <= set(SETTINGS)

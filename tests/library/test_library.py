@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
+import pydantic
 import pytest
 
 import batchwright
@@ -258,3 +260,55 @@ def test_the_callers_loop_keeps_its_own_threads(tmp_path: Path) -> None:
         assert await loop.run_in_executor(None, threading.current_thread) in executor._threads
 
     asyncio.run(main())
+
+
+class Label(pydantic.BaseModel):
+    label: str
+    score: int
+
+    @pydantic.field_validator("score")
+    @classmethod
+    def is_even(cls, score: int) -> int:
+        if score % 2:
+            raise ValueError("the score is odd")
+        return score
+
+
+def test_answers_are_instances_of_a_class(tmp_path: Path) -> None:
+    texts = [f"[[say=\"{{'label':'x','score':{score}}}\" then=again]] {score}" for score in (2, 3, "'no'")]
+    with ScriptedVendor() as vendor:
+        results = batchwright.run(
+            [{"model": "m", "messages": [{"role": "user", "content": text}]} for text in texts],
+            base_url=vendor.base_url,
+            api_key_env="",
+            schema=Label,
+            repair=1,
+            home=tmp_path,
+            progress="none",
+        )
+        even, odd, wrong = results
+    assert even.parsed == Label(label="x", score=2)
+    assert (odd.parsed, odd.ok, odd.flag) == (None, True, Flag.PLAIN)
+    assert "the score is odd" in odd.mismatch
+    assert (wrong.parsed, wrong.flag, wrong.attempts) == (None, Flag.SCHEMA_MISMATCH, 2)
+    assert results.report.repairs is not None
+    assert results.report.repairs.asked == 1
+
+
+@pytest.mark.parametrize("as_path", [True, False])
+def test_a_schema_may_be_a_dict_or_a_path(tmp_path: Path, as_path: bool) -> None:
+    schema: dict[str, object] = {"type": "object", "properties": {"label": {"enum": ["a", "b"]}}}
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(schema))
+    given = path if as_path else schema
+    results = batchwright.run(rows(3), schema=given, simulate=True, home=tmp_path, progress="none")
+    assert all(result.parsed["label"] in ("a", "b") and not result.mismatch for result in results)
+    assert batchwright.run(rows(1), simulate=True, home=tmp_path, progress="none")[0].parsed is None
+
+
+def test_what_is_no_schema_is_told(tmp_path: Path) -> None:
+    for wrong, words in ((5, "a dict, a path or a Pydantic class"), ("none.json", "cannot be read"), ([], "a dict")):
+        with pytest.raises(UsageError, match=words):
+            batchwright.run(rows(1), schema=wrong, simulate=True, home=tmp_path)
+    with pytest.raises(UsageError, match="give a schema too"):
+        batchwright.run(rows(1), repair=1, simulate=True, home=tmp_path)

@@ -31,10 +31,12 @@ from support.vendor_scripts import (
     REQUESTS,
     Script,
     endpoint_body,
+    first_text,
     last_word,
     plain_body,
     read_script,
     read_text,
+    script_again,
     scripted_body,
     scripted_headers,
     stream_events,
@@ -215,6 +217,12 @@ class ScriptedVendor:
                 return {}
         return script
 
+    def script_again(self, first: str) -> Script:
+        """Of a request that asks for an answer again; counted by what was asked first."""
+        key = f"again {first}".encode()
+        time = self._attempts[key] = self._attempts.get(key, -1) + 1
+        return script_again(first, time)
+
     def mode_script(self) -> Script:
         """What a server-wide mode makes of a request; empty: nothing."""
         modes = self.modes
@@ -309,7 +317,8 @@ class _Connection(asyncio.Protocol):
         except msgspec.DecodeError:
             request = None
         text = read_text(request) if request is not None else ""
-        script = vendor.mode_script() or vendor.script_for(text, body)
+        first = first_text(request) if request is not None else ""
+        script = vendor.mode_script() or (vendor.script_again(first) if first else vendor.script_for(text, body))
         hit = Hit(time.monotonic(), text, path, outcome=_outcome(script, path))
         if vendor.keep:
             hit.head, hit.body = head, body

@@ -8,6 +8,9 @@ quotes). Without one the answer is a 200 whose text is the last word of that mes
     times=2                     only the first two attempts behave so, then as without a script
     sleep=0.5 hold              answers later; only when the test releases
     finish=length content=null|empty|blank|list|TEXT usage=none|zero|floats|IN,OUT
+    say="TEXT"                  the answer's text, with ' in place of "
+    then="A|B"                  and those of the requests that ask for it again, with an answer in them; a script of its
+                                own in one of them ([status=500]) is obeyed
     body=html|empty|nochoices|nochoicekey|cut|array|badutf8|surrogate|sse|wrapped|mistral|detail|redirect
     error200 toolcall refusal   a 200 with an error object, a tool call, a refusal
     drop=before|after reset halfclose hang            no answer at all
@@ -58,6 +61,27 @@ def read_text(request: Request) -> str:
         if isinstance(asked, str):
             return asked
     return ""
+
+
+ASKED_AGAIN = "This answer does not match the JSON schema"
+
+
+def first_text(request: Request) -> str:
+    """Of a request that asks for an answer again: what was asked first; empty for any other."""
+    turns = request.messages or (request.input if isinstance(request.input, list) else [])
+    if isinstance(request.prompt, str) and ASKED_AGAIN in request.prompt:
+        return request.prompt
+    found = [turn if isinstance(turn, Message) else Message(turn["role"], turn["content"]) for turn in turns]
+    if "assistant" not in [turn.role for turn in found]:
+        return ""
+    return next(str(turn.content) for turn in found if turn.role == "user")
+
+
+def script_again(first: str, time: int) -> Script:
+    """What becomes of a request that asks for an answer again, the time-th of its row (from 0)."""
+    words = read_script(first).get("then", "").split("|")
+    said = words[min(time, len(words) - 1)]
+    return read_script(f"[{said}]") if said.startswith("[") else {"say": said}
 
 
 def read_script(text: str) -> Script:
@@ -225,6 +249,8 @@ def _success(script: Script, shape: str, *, text: str, model: str) -> bytes:
 def _content(script: Script, text: str) -> object:
     if "big" in script:
         return "x" * int(script["big"])
+    if "say" in script:
+        return script["say"].replace("'", '"')
     match script.get("content"):
         case None:
             return last_word(text)

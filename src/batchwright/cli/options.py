@@ -57,6 +57,8 @@ SETTING_OPTIONS = (
 
 FORMATS = ("infrai", "openai", "csv")
 ON_UNCERTAIN = ("retry", "fail")
+ON_MISMATCH = ("flag", "fail")
+MAX_REPAIRS = 10
 TRANSPORTS = ("auto", "own", "curl")
 PROGRESS = ("auto", "rich", "plain", "none")
 LOGS = ("plain", "json", "quiet")
@@ -81,12 +83,13 @@ KINDS = (
     "worker_lost",
     "missing_from_upstream",
     "internal",
+    "schema_failed",
     "cancelled",
     "expired",
     "stopped",
 )
-FLAGS = ("truncated", "refused", "filtered", "empty")
-"""These four and the kinds are written out so that `--help` imports no table; a test compares them with it."""
+FLAGS = ("truncated", "refused", "filtered", "empty", "schema_mismatch")
+"""These and the kinds are written out so that `--help` imports no table; a test compares them with it."""
 
 
 def _one_file(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str:
@@ -314,7 +317,7 @@ def outcome_options(function: F) -> F:
         click.option(
             "--strict",
             is_flag=True,
-            help="Truncated, refused, filtered and empty answers count as failed for the exit code. [default: off]",
+            help="Answers with a flag (truncated, refused, ...) count as failed for the exit code. [default: off]",
         ),
         click.option("--json", "as_json", is_flag=True, help="Report on stdout, as one JSON object. [default: off]"),
         click.option(

@@ -65,9 +65,11 @@ def rows_command(batch: str, **given: Any) -> None:
 
     async def show(batches: Batches) -> None:
         shown: list[RowView] = []
-        async for view in _selected(batches, await batches.resolve(batch), wanted, given):
+        batch_id = await batches.resolve(batch)
+        checked = given["as_json"] and (await batches.status(batch_id)).spec.answers is not None
+        async for view in _selected(batches, batch_id, wanted, given):
             if given["as_json"]:
-                sys.stdout.buffer.write(infrai_line(view))
+                sys.stdout.buffer.write(infrai_line(view, checked=checked))
             elif screen.is_table() and len(shown) < MAX_TABLE_ROWS:
                 shown.append(view)
             elif screen.is_table():

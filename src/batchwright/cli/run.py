@@ -73,6 +73,23 @@ if TYPE_CHECKING:
     "but rows that are out then finish; retry opens it, and counts anew. [default: go on]",
 )
 @click.option(
+    "--schema",
+    metavar="FILE",
+    help="JSON Schema that the JSON in each answer has to match; sent along where the vendor takes one. "
+    "[default: none]",
+)
+@click.option(
+    "--on-mismatch",
+    type=click.Choice(options.ON_MISMATCH),
+    help="Answers that do not match: kept under the flag schema_mismatch, or failed rows. [default: flag]",
+)
+@click.option(
+    "--repair",
+    type=click.IntRange(min=0, max=options.MAX_REPAIRS),
+    metavar="N",
+    help="Ask again, at most N times a row, with the answer and what is wrong with it. [default: 0]",
+)
+@click.option(
     "--skip-invalid", is_flag=True, help="Rows that cannot be sent count as failed rows. [default: refuse all]"
 )
 @click.option("--fresh", is_flag=True, help="Start anew even if this very run exists. [default: go on with it]")
@@ -170,6 +187,9 @@ def make_request(source: str, given: dict[str, Any]) -> tuple[Settings, RunReque
         stop_after_failures=given.get("stop_after_failures"),
         via=given.get("via", Via.LIVE.value),
         attach=given.get("attach", ""),
+        schema=given.get("schema"),
+        on_mismatch=given.get("on_mismatch"),
+        repair=given.get("repair"),
     )
     check_delivery(request.delivery, source)
     return settings, request

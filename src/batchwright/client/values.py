@@ -94,7 +94,7 @@ class Batch:
     error_kinds: Mapping[str, int]
     """Rows without success, by failure kind."""
     flags: Mapping[str, int]
-    """Successes with a flag, by flag: truncated, refused, filtered, empty."""
+    """Successes with a flag, by flag: truncated, refused, filtered, empty, schema_mismatch."""
     cost_usd: Decimal | None
     """The exact sum of what is known of the rows' costs; None: the service does not say."""
     unpriced_count: int
@@ -182,7 +182,7 @@ class RowResult:
     model: str
     usage: TokenUsage
     flags: tuple[str, ...]
-    """What is remarkable about a success: truncated, refused, filtered, empty."""
+    """What is remarkable about a success: truncated, refused, filtered, empty, schema_mismatch."""
     error: RowFailure | None
     cost_usd: Decimal | None
     """None: not known, which is not 0."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from batchwright.core.answer_schema import AnswerSchema
 from batchwright.core.doubt import OnUncertain
 from batchwright.core.failure_limit import FailureLimit
 from batchwright.core.gate import GateRule
@@ -212,6 +213,8 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What separates them there; empty: a comma."""
     csv_mark: bool = False
     """It begins with a byte-order mark, by which a spreadsheet knows UTF-8."""
+    answers: AnswerSchema | None = None
+    """What its answers have to match; None: they are taken as they come."""
 
 
 def grouped(spec: BatchSpec, batch_id: str) -> BatchSpec:

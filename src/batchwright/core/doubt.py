@@ -23,8 +23,9 @@ from enum import StrEnum
 import msgspec
 
 from batchwright.core import row_map
+from batchwright.core.answer_schema import AnswerSchema, ended_by_answer
 from batchwright.core.failures import FailureKind
-from batchwright.core.records import Record, Tally
+from batchwright.core.records import REPAIR_TRIED, Record, Tally
 
 POISON_DEATHS = 3
 """Deaths at which a row was all that its worker had out: from so many on it counts as their cause. Fewer, or a row that
@@ -70,6 +71,7 @@ def resolve(
     max_attempts: int,
     asked_once: frozenset[int] = frozenset(),
     resting: frozenset[int] = frozenset(),
+    schema: AnswerSchema | None = None,
 ) -> Resolution:
     """Deals with every RESERVED row of a segment that was lost.
 
@@ -80,7 +82,8 @@ def resolve(
 
     `last` has the latest record of rows that have one; `alone` says that the lost worker had a single row reserved in
     all its segments, and here. A row that had a success before this round (`previous_map`) and would end without one
-    gets that success back, with the attempt added to its record.
+    gets that success back, with the attempt added to its record. One that was out for a repair (`schema`) ends, where
+    it has to, by the answer it had.
     """
     new_map = bytearray(lost_map)
     doubtful = [row for row, byte in enumerate(lost_map) if byte == row_map.RESERVED]
@@ -101,7 +104,8 @@ def resolve(
             continue
         noted = _noted(base, alone=alone, uses_attempt=uses_attempt)
         end = _end_of(noted, policy=policy, attempts_left=not uses_attempt or noted.used < max_attempts)
-        record = _moved(new_map, noted, end, previous=previous_map[row] if previous_map is not None else 0)
+        previous = previous_map[row] if previous_map is not None else 0
+        record = _moved(new_map, noted, end, previous=previous, schema=schema)
         records.append(record)
         tally.attempts += 1
         tally.retries += 1 if base.used or base.rate_limits else 0
@@ -127,6 +131,7 @@ def _noted(base: Record, *, alone: bool, uses_attempt: bool) -> Record:
         doubts=base.doubts + 1,
         alone=base.alone + alone,
         deaths=base.deaths + 1,
+        repair=REPAIR_TRIED if base.repair else 0,
     )
 
 
@@ -137,12 +142,23 @@ def _end_of(noted: Record, *, policy: OnUncertain, attempts_left: bool) -> Failu
     return FailureKind.IN_DOUBT if policy is OnUncertain.FAIL or not attempts_left else None
 
 
-def _moved(new_map: bytearray, noted: Record, end: FailureKind | None, *, previous: int) -> Record:
+def _moved(
+    new_map: bytearray,
+    noted: Record,
+    end: FailureKind | None,
+    *,
+    previous: int,
+    schema: AnswerSchema | None = None,
+) -> Record:
     """Moves the row's byte, and gives its record the same one. `previous`: what the row had before this round, or 0."""
     row = noted.row
     if end is None:
         row_map.clear(new_map, row)
         return msgspec.structs.replace(noted, byte=row_map.PENDING)
+    by_answer = ended_by_answer(noted, schema) if schema is not None and noted.repair else None
+    if by_answer is not None and (row_map.is_success(by_answer.byte) or not row_map.is_success(previous)):
+        row_map.finish(new_map, row, by_answer.byte)
+        return by_answer
     if row_map.is_success(previous):
         row_map.restore(new_map, row, previous)
         return msgspec.structs.replace(noted, byte=previous)

@@ -34,6 +34,7 @@ class FailureKind(StrEnum):
     WORKER_LOST = "worker_lost"
     MISSING_FROM_UPSTREAM = "missing_from_upstream"
     INTERNAL = "internal"
+    SCHEMA_FAILED = "schema_failed"
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     STOPPED = "stopped"
@@ -47,6 +48,7 @@ class Flag(StrEnum):
     REFUSED = "refused"
     FILTERED = "filtered"
     EMPTY = "empty"
+    SCHEMA_MISMATCH = "schema_mismatch"
 
 
 class SentAgain(Enum):
@@ -126,6 +128,7 @@ KINDS: dict[FailureKind, KindRow] = {
     FailureKind.WORKER_LOST: _row(SentAgain.NEVER, LaneSignal.NONE, "WORKER_LOST", 500, False, True),
     FailureKind.MISSING_FROM_UPSTREAM: _row(SentAgain.NEVER, LaneSignal.NONE, "MISSING_FROM_UPSTREAM", 502, True, True),
     FailureKind.INTERNAL: _row(SentAgain.NEVER, LaneSignal.NONE, "INTERNAL", 500, True),
+    FailureKind.SCHEMA_FAILED: _row(SentAgain.NEVER, LaneSignal.NONE, "SCHEMA_MISMATCH", 502, True),
     FailureKind.CANCELLED: _row(SentAgain.NEVER, LaneSignal.NONE, "BATCH_CANCELLED", 409, True),
     FailureKind.EXPIRED: _row(SentAgain.NEVER, LaneSignal.NONE, "BATCH_EXPIRED", 409, True),
     FailureKind.STOPPED: _row(SentAgain.NEVER, LaneSignal.NONE, "BATCH_STOPPED", 409, True),

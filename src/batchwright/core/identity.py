@@ -45,6 +45,11 @@ def request_hash(endpoint: str, way: bytes, body: bytes) -> bytes:
     return digest.digest()
 
 
+def text_digest(text: str) -> str:
+    """Twelve hex digits that tell two versions of a long option apart, for people."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
 def batch_identity(input_digest: str, options: Mapping[str, str]) -> str:
     """Hex digest of the input bytes and of every option that changes a request's bytes.
 

@@ -17,6 +17,9 @@ UNKNOWN = -1
 """A token count that the vendor did not send. Never 0: no usage is not the same as no tokens."""
 
 
+REPAIR_NEXT, REPAIR_TRIED = 1, 2
+
+
 class Record(msgspec.Struct, array_like=True, gc=False):
     """One row as a checkpoint left it: its outcome, or (`byte` PENDING or RESERVED) a note of attempts so far.
 
@@ -76,6 +79,11 @@ class Record(msgspec.Struct, array_like=True, gc=False):
     batch's own."""
     reused_row: int = -1
     """Of such an answer: the request_index of the row there that got it."""
+    repairs: int = 0
+    """Answers that did not match the batch's schema and were asked for again, over all rounds."""
+    repair: int = 0
+    """Of a note: it keeps an answer that did not match (`body`, and in `message` what was wrong), and what is sent next
+    is its repair (REPAIR_NEXT) or a retry of that (REPAIR_TRIED). 0: it keeps none."""
 
 
 def known_picousd(record: Record | None) -> int | None:

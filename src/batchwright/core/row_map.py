@@ -30,6 +30,7 @@ FLAG_BYTES: dict[Flag, int] = {
     Flag.REFUSED: 18,
     Flag.FILTERED: 19,
     Flag.EMPTY: 20,
+    Flag.SCHEMA_MISMATCH: 21,
 }
 KIND_BYTES: dict[FailureKind, int] = {
     FailureKind.RATE_LIMITED: 32,
@@ -55,6 +56,7 @@ KIND_BYTES: dict[FailureKind, int] = {
     FailureKind.CANCELLED: 52,
     FailureKind.EXPIRED: 53,
     FailureKind.STOPPED: 54,
+    FailureKind.SCHEMA_FAILED: 55,
 }
 BYTE_FLAGS: dict[int, Flag] = {byte: flag for flag, byte in FLAG_BYTES.items()}
 BYTE_KINDS: dict[int, FailureKind] = {byte: kind for kind, byte in KIND_BYTES.items()}

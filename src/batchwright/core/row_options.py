@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from batchwright.core.answer_schema import AnswerSchema
 from batchwright.core.batch_spec import Destination, Routes
 from batchwright.core.records import RowFile
 from batchwright.core.routes import Directions
@@ -74,6 +75,10 @@ class RowOptions:
     """Only rows of whose columns this is true are taken (`core.where`); empty: all."""
     select: tuple[str, ...] = ()
     """The columns that are kept beside a row, in this order; empty: all."""
+    answers: AnswerSchema | None = None
+    """What the answers have to match; None: anything."""
+    schema_vendors: frozenset[str] = frozenset()
+    """The vendors among the destinations that take a schema with a request: their rows get it, if they have none."""
     mixed_endpoints: bool = False
     limit: int = 0
     """Only the first so many rows; 0: all."""

@@ -12,12 +12,14 @@ from collections.abc import Callable
 import msgspec
 
 from batchwright.core import row_map
+from batchwright.core.answer_schema import MISMATCH_CODE
 from batchwright.core.failures import KINDS, FailureKind, LaneSignal
 from batchwright.core.gate import GateVerdict
 from batchwright.core.met import add_met
-from batchwright.core.records import UNKNOWN, InputRow, Record, UsageKey, UsageSum
+from batchwright.core.records import REPAIR_NEXT, UNKNOWN, InputRow, Record, UsageKey, UsageSum
 from batchwright.core.retry import Decision, decide
 from batchwright.engine.booking import Money, money_of, tell_lane
+from batchwright.engine.checked import AnswerCheck, behind_answer, ended_by_its_answer, noted
 from batchwright.engine.desk import BatchLine, LaneDesk
 from batchwright.engine.failover import MOVES_ON, Failover
 from batchwright.engine.open_segment import UNTRIED, LaneQueue, OpenSegment
@@ -119,8 +121,6 @@ class Attempts:
         row = attempt.row
         base = segment.base_record(row) if segment.notes or segment.previous_records else UNTRIED
         record = self._record(attempt, answer, base, now)
-        if base is not UNTRIED:
-            record.met = base.met
         if segment.away:
             record.lane = _lane_of(segment, row)
         record.cost_picousd += cost_picousd
@@ -130,7 +130,7 @@ class Attempts:
         tally.attempts += 1
         if kind is FailureKind.UNREACHABLE or kind is FailureKind.INVALID_ROW:
             tally.unreached += 1
-        if base.used or base.rate_limits or _was_tried(segment, row):
+        if base.repair != REPAIR_NEXT and (base.used or base.rate_limits or _was_tried(segment, row)):
             tally.retries += 1
         tally.cost_picousd += cost_picousd
         tally.unpriced += unpriced
@@ -143,8 +143,11 @@ class Attempts:
         if kind is None:
             desk.successes += 1
             desk.newest_success_s = max(desk.newest_success_s, attempt.started_s)
-            record.byte = row_map.FLAG_BYTES[answer.flag]
-            self._finish(segment, record)
+            if context.check is None:
+                record.byte = row_map.FLAG_BYTES[answer.flag]
+                self._finish(segment, record)
+            else:
+                self._check(context.check, attempt, answer, record, now[0])
         elif self._after_failure(attempt, answer, (base, record), now[0]):
             tally.doubts += 1
             doubtful_picousd = worst_picousd
@@ -154,6 +157,30 @@ class Attempts:
             context.spent_picousd += left
             # A vendor may bill more than the row's worst case, and a soft cap knows none: then nothing is left of it.
             context.allowance_picousd = max(0, context.allowance_picousd + attempt.worst_picousd - left)
+
+    def _check(self, check: AnswerCheck, attempt: Attempt, answer: Answer, record: Record, now_s: float) -> None:
+        """The row ends with its answer, or waits for another that matches the batch's schema."""
+        segment, row = attempt.queue.segment, attempt.row
+        earlier = segment.previous_records.get(row)
+        judged = check.judge(
+            answer,
+            repairs=record.repairs - (earlier.repairs if earlier is not None else 0),
+            may_repair=segment.context.closing is None,
+        )
+        if judged.byte == row_map.PENDING:
+            note = noted(record, judged.finding)
+            if check.ask_again(segment, note, attempt.desk.price):
+                segment.clear(row)
+                note.not_before_ms = note.ended_at_ms
+                segment.notes[row] = note
+                segment.new_records.append(note)
+                attempt.desk.wait(attempt.queue, row, now_s)
+                return
+        record.byte = judged.byte if judged.byte != row_map.PENDING else check.schema.mismatch_byte
+        record.message = judged.finding
+        if record.byte in row_map.FAILURE_BYTES:
+            record.code = MISMATCH_CODE
+        self._finish(segment, record)
 
     def _after_failure(self, attempt: Attempt, answer: Answer, records: tuple[Record, Record], now_s: float) -> bool:
         """The row waits for another attempt, or ends; true if the attempt may have been paid for. `records` are the one
@@ -246,6 +273,11 @@ class Attempts:
             base.rate_limits,
             base.alone,
             base.deaths,
+            base.met,
+            -1,
+            "",
+            -1,
+            base.repairs,
         )
 
     def _usage_key(self, line: BatchLine, now_ms: int) -> UsageKey:
@@ -287,6 +319,8 @@ class Attempts:
         row = attempt.row
         segment.clear(row)
         record.body = b""
+        if segment.unrepaired:
+            record = behind_answer(segment, record)
         record.not_before_ms = record.ended_at_ms
         segment.notes[row] = record
         segment.new_records.append(record)
@@ -299,7 +333,10 @@ class Attempts:
         attempt.desk.wait(attempt.queue, row, now_s + decision.delay_s)
 
     def _finish(self, segment: OpenSegment, record: Record) -> None:
-        """RESERVED -> the record's byte; an earlier round's answer is never replaced by a failure."""
+        """RESERVED -> the record's byte; an earlier answer is never replaced by a failure, whether it is of an earlier
+        round or one that was to be repaired."""
+        if segment.unrepaired:
+            record = ended_by_its_answer(segment, record)
         if segment.context.gate is not None:
             self._ask_gate(segment, record)
         kept = record if segment.previous_map is None else _kept_answer(segment, record)
@@ -339,6 +376,7 @@ def _kept_answer(segment: OpenSegment, record: Record) -> Record:
         no_usage=record.no_usage,
         doubts=record.doubts,
         met=record.met,
+        repairs=record.repairs,
     )
 
 
@@ -353,6 +391,8 @@ def _file(segment: OpenSegment, record: Record) -> None:
         segment.rate_marks.pop(row, None)
     if segment.failure_marks:
         segment.failure_marks.pop(row, None)
+    if segment.unrepaired:
+        segment.unrepaired.pop(row, None)
     segment.new_records.append(record)
     counts = segment.tally.counts
     counts[record.byte] = counts.get(record.byte, 0) + 1

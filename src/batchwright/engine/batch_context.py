@@ -10,6 +10,7 @@ from batchwright.core.failures import FailureKind
 from batchwright.core.gate import Gate
 from batchwright.core.routes import RouteLanes
 from batchwright.core.tenants import LOCAL, Tenant
+from batchwright.engine.checked import AnswerCheck
 from batchwright.ports.store import BatchSignals
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class BatchContext:
         "batch_id",
         "budget_spent",
         "budgeted",
+        "check",
         "closing",
         "closing_until_s",
         "deadline_ms",
@@ -55,15 +57,15 @@ class BatchContext:
     def __init__(  # noqa: PLR0915  # a list of what is kept of it
         self, batch_id: str, *, spec: BatchSpec, total: int, round: int, gate: Gate | None, tenant: Tenant = LOCAL
     ) -> None:
-        self.batch_id = batch_id
-        self.tenant = tenant
+        self.batch_id, self.tenant = batch_id, tenant
         self.spec = spec
-        self.total = total
-        self.round = round
+        self.total, self.round = total, round
         self.route_lanes = RouteLanes(spec.routes, spec.destinations)
         """The lanes of each of its routes that has more than one."""
         self.desks: dict[str, LaneDesk] = {}
         """By the text of a lane, those met so far."""
+        self.check = AnswerCheck(spec.answers) if spec.answers is not None else None
+        """None: its answers are taken as they come."""
         self.gate = gate
         """None once it is passed, or where there is none."""
         self.gate_passed = False

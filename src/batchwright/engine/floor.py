@@ -82,6 +82,8 @@ class Floor:
         if segment.input_bytes:
             share = segment.open / len(segment.row_map)
             self.packing = segment.packed_bytes * share / segment.input_bytes
+        if context.check is not None:
+            context.check.take_over(segment)
         context.segments += 1
         self.lane_sets[segment.key.batch_id, claimed.lane_set] = tuple(
             self.name_of(lane_text, context) for lane_text in claimed.lane_set.split("\n")

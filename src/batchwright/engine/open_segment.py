@@ -83,6 +83,7 @@ class OpenSegment:
         "rows",
         "suspects",
         "tally",
+        "unrepaired",
         "usage",
         "waiting",
         "window",
@@ -134,6 +135,8 @@ class OpenSegment:
         self.tally = Tally()
         self.usage: dict[UsageKey, UsageSum] = {}
         self.outcomes = 0
+        self.unrepaired: dict[int, InputRow] = {}
+        """Rows that are sent with an answer to be repaired (`engine.checked`), as they came in."""
         for row, byte in enumerate(self.row_map):
             if byte > row_map.RESERVED:
                 self.rows[row] = None
@@ -183,6 +186,7 @@ class OpenSegment:
             no_usage=earlier.no_usage,
             doubts=earlier.doubts,
             met=earlier.met,
+            repairs=earlier.repairs,
         )
 
     def take_changes(self) -> SegmentDraft:

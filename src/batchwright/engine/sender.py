@@ -278,7 +278,7 @@ class Sender:
             self._report(f"row {segment.first_index + attempt.row} of {segment.key.batch_id}: {text}")
             if segment.row_map[attempt.row] == row_map.RESERVED:
                 self._attempts.fail_unsent(segment, attempt.row, FailureKind.INTERNAL, text)
-        if answer.kind is None and answer.flag is Flag.PLAIN:
+        if answer.kind is None and segment.row_map[attempt.row] == row_map.PLAIN_SUCCESS:
             attempt.desk.plain_answers += 1
         else:
             self._count(attempt, answer)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from batchwright.core import row_map
+from batchwright.core.answer_schema import MATCHED_BYTES
 from batchwright.core.failures import KINDS, FailureKind, Flag
 from batchwright.core.money import PICO
 from batchwright.core.records import UNKNOWN, Record, known_picousd
 from batchwright.core.rows import RowView
+from batchwright.wire.answer_values import mismatch_of, parsed_text
 from batchwright.wire.json_text import read_value
 from batchwright.wire.reply import read_reply
 from batchwright.wire.results import failure_message, kind_of_end
@@ -56,6 +60,11 @@ class Result:
     """The answer's text (a list of parts where the vendor sent one); None without success or without text."""
     flag: Flag
     """PLAIN, or what is remarkable about a success."""
+    parsed: Any
+    """Under a schema, the value that the answer's JSON is (of a Pydantic class an instance); None where it has none
+    that matches, and without a schema."""
+    mismatch: str
+    """Why it has none, where there is an answer; empty elsewhere."""
     error: RowError | None
     """None exactly when `ok`."""
     usage: Usage
@@ -73,16 +82,29 @@ class Result:
         return read_value(read_reply(self.raw_response).whole)
 
 
-def result_of(view: RowView) -> Result:
-    """`view` has ended."""
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    value: Any = None
+    mismatch: str = ""
+
+
+UNCHECKED = Parsed()
+
+
+def result_of(view: RowView, *, checked: bool = False, model: Callable[[bytes], Any] | None = None) -> Result:
+    """`view` has ended. `checked`: its batch has a schema; `model` makes an instance of a value that matches, given as
+    JSON."""
     record, ok = view.record, row_map.is_success(view.byte)
     body = record.body if record is not None else b""
+    parsed = _parsed(view, model) if checked else UNCHECKED
     return Result(
         index=view.request_index,
         custom_id=view.input.custom_id,
         ok=ok,
         content=read_value(read_reply(body).content) if ok else None,
         flag=row_map.BYTE_FLAGS.get(view.byte, Flag.PLAIN),
+        parsed=parsed.value,
+        mismatch=parsed.mismatch,
         error=None if ok else _error_of(view),
         usage=Usage(
             prompt_tokens=_known(record.prompt_tokens if record is not None else UNKNOWN),
@@ -93,6 +115,19 @@ def result_of(view: RowView) -> Result:
         attempts=view.attempts,
         raw_response=body,
     )
+
+
+def _parsed(view: RowView, model: Callable[[bytes], Any] | None) -> Parsed:
+    """A class may ask for more than its JSON schema says: then the value is none, and `mismatch` says why."""
+    if view.byte not in MATCHED_BYTES:
+        return Parsed(mismatch=mismatch_of(view))
+    text = parsed_text(view)
+    if model is None:
+        return Parsed(json.loads(text))
+    try:
+        return Parsed(model(text))
+    except ValueError as error:  # as pydantic's own are
+        return Parsed(mismatch=str(error))
 
 
 def _error_of(view: RowView) -> RowError:

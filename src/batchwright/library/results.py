@@ -23,7 +23,9 @@ class Results:
     """Results in the order of the input; may be iterated over again and again, with `for` and with `async for`,
     and asked for by position: `results[0]`, `results[-1]`, `results[:10]`."""
 
-    def __init__(self, settings: Settings, outcome: RunOutcome, report: Report) -> None:
+    def __init__(self, settings: Settings, outcome: RunOutcome, report: Report, *, model: object = None) -> None:
+        """`model`: what was given as the schema; of a Pydantic class each `parsed` is an instance."""
+        self._model = getattr(model, "model_validate_json", None)
         self._settings = settings
         self.report = report
         self.batch_id = outcome.batch_id
@@ -114,8 +116,9 @@ class Results:
         from batchwright import assemble
 
         async with assemble.open_batches(self._settings) as batches:
+            checked = self.report.status.spec.answers is not None
             async for views in batches.rows(self.batch_id, start=start, texts_of=frozenset()):
-                yield [result_of(view) for view in views]
+                yield [result_of(view, checked=checked, model=self._model) for view in views]
 
 
 def _drain(pages: queue.Queue[list[Result] | BaseException | None]) -> None:

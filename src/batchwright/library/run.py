@@ -28,6 +28,7 @@ _KIND_WORDS: dict[Any, str] = {
     Path: "a path",
     bool: "True or False",
     int: "a whole number",
+    object: "a dict, a path or a Pydantic class",
     Mapping[str, object]: "a mapping with names",
     Mapping[str, str]: "a mapping of texts to texts",
     Sequence[str]: "a list of texts",
@@ -89,6 +90,9 @@ class Options(TypedDict, total=False):
     on_gate: str
     stop_after_failures: int | str
     via: str
+    schema: object
+    on_mismatch: str
+    repair: int
     prices: str | Path
     transport: str
     progress: str
@@ -119,6 +123,9 @@ _OF_THE_RUN = {
     "on_gate",
     "stop_after_failures",
     "via",
+    "schema",
+    "on_mismatch",
+    "repair",
     "metadata",
 }
 """What `Settings.to_request` takes; what is left are settings."""
@@ -185,7 +192,7 @@ async def run_async(source: str | Path | Iterable[object], **options: Unpack[Opt
         raise
     finally:
         display.close()
-    results = _results_of(found, outcome)
+    results = _results_of(found, outcome, given.get("schema"))
     if given.get("raise_on_failure") and outcome.exit_code:
         raise RowsFailed(outcome.text, results)
     return results
@@ -236,7 +243,7 @@ def _path(value: object) -> Path | ObjectURL | None:
     return None if value is None else object_url(value) or Path(str(value))
 
 
-def _results_of(settings: Settings, outcome: RunOutcome) -> Results:
+def _results_of(settings: Settings, outcome: RunOutcome, schema: object) -> Results:
     """Raises what kept the batch from its end."""
     if outcome.exit_code == EXIT_INTERRUPTED:
         raise KeyboardInterrupt(outcome.text)
@@ -244,7 +251,7 @@ def _results_of(settings: Settings, outcome: RunOutcome) -> Results:
         raise BatchPaused(outcome.text)
     if outcome.exit_code == EXIT_OUR_FAULT or outcome.report is None:
         raise BatchwrightError(outcome.text)
-    return Results(settings, outcome, outcome.report)
+    return Results(settings, outcome, outcome.report, model=schema)
 
 
 def _in_own_loop(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:

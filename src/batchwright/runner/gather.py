@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from batchwright.core import row_map
+from batchwright.core.answer_schema import MATCHED_BYTES
 from batchwright.core.batch_spec import VendorProtocol
-from batchwright.core.failures import FailureKind
+from batchwright.core.failures import FailureKind, Flag
+from batchwright.core.records import Record
 from batchwright.core.rows import RowView
 from batchwright.ports.batches import BatchStatus
 
@@ -20,6 +22,7 @@ MAX_GROUPS = 200
 MAX_KEPT_TEXT = 1000
 """Characters of a sample's message that are kept."""
 _FIRST_FAILURE = min(row_map.FAILURE_BYTES)
+_MISMATCH = row_map.FLAG_BYTES[Flag.SCHEMA_MISMATCH]
 
 
 class GroupKey(NamedTuple):
@@ -75,6 +78,14 @@ class Gathered:
     """Rows with the outcome of an earlier row of the batch, which they repeat."""
     may_have_been_sent: int = 0
     """Of the cancelled, expired and stopped rows."""
+    repairs: int = 0
+    """Answers that were asked for again, because they did not match the schema."""
+    rows_repaired: int = 0
+    """Rows of which an answer was asked for again,"""
+    rows_mended: int = 0
+    """and those of them that match now."""
+    mismatch: Sample | None = None
+    """The first row that was kept under the flag of a mismatch."""
     models_unpriced: set[str] = field(default_factory=set)
 
     def add(self, views: Sequence[RowView]) -> None:
@@ -99,6 +110,8 @@ class Gathered:
                     self.rows_shared += 1
                 if record.deaths:
                     self.rows_died_with += 1
+                if record.repairs or byte == _MISMATCH:
+                    self._add_checked(view, record)
             if byte >= first_failure:
                 self._add_failure(view)
         if self.by_vendor is not None:
@@ -111,6 +124,13 @@ class Gathered:
                 found = by_vendor.setdefault(view.record.vendor, AnsweredBy())
                 found.rows += 1
                 found.cost_picousd += view.record.cost_picousd
+
+    def _add_checked(self, view: RowView, record: Record) -> None:
+        self.repairs += record.repairs
+        self.rows_repaired += record.repairs > 0
+        self.rows_mended += record.repairs > 0 and view.byte in MATCHED_BYTES
+        if self.mismatch is None and view.byte == _MISMATCH:
+            self.mismatch = _sample(view, record)
 
     def _add_failure(self, view: RowView) -> None:
         kind = row_map.BYTE_KINDS[view.byte]
@@ -125,15 +145,7 @@ class Gathered:
             key = GroupKey(kind, "", "")
             group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = Group(
-                Sample(
-                    request_index=view.request_index,
-                    custom_id=view.input.custom_id,
-                    http_status=cause.http_status if cause is not None else 0,
-                    message=cause.message[:MAX_KEPT_TEXT] if cause is not None else "",
-                    line=view.input.line,
-                )
-            )
+            group = self.groups[key] = Group(_sample(view, cause))
         group.count += 1
 
     def most_frequent(self) -> list[tuple[GroupKey, Group]]:
@@ -145,3 +157,14 @@ def gathering(status: BatchStatus) -> Gathered:
     """For the rows of this batch: where some may have gone through a batch API it matters who answered which."""
     apis = any(place.protocol is VendorProtocol.BATCH for place in status.spec.destinations)
     return Gathered(by_vendor={} if apis else None)
+
+
+def _sample(view: RowView, cause: Record | None) -> Sample:
+    """`cause`: the record that says why the row ended so; None: none does."""
+    return Sample(
+        request_index=view.request_index,
+        custom_id=view.input.custom_id,
+        http_status=cause.http_status if cause is not None else 0,
+        message=cause.message[:MAX_KEPT_TEXT] if cause is not None else "",
+        line=view.input.line,
+    )

@@ -21,6 +21,7 @@ from batchwright.core import row_map
 from batchwright.core.batch_spec import Destination, with_keys_of
 from batchwright.core.batch_state import BatchState, PauseCause
 from batchwright.core.gate import GateRule
+from batchwright.core.identity import text_digest
 from batchwright.core.row_options import RowOptions
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
@@ -73,6 +74,12 @@ def identity_options(rows: RowOptions, files_digest: str = "") -> dict[str, str]
         "attach": rows.attached,
         "estimate --sample": rows.picked.name if rows.picked is not None else "",
     }
+    if rows.answers is not None:
+        options |= {
+            "--schema": text_digest(rows.answers.text),
+            "--on-mismatch": rows.answers.on_mismatch.value,
+            "--repair": str(rows.answers.repairs) if rows.answers.repairs else "",
+        }
     options |= {f"--param {name}": json.dumps(value, sort_keys=True) for name, value in rows.params.items()}
     return {name: value for name, value in options.items() if value}
 

@@ -59,6 +59,19 @@ NOTHING_DONE = Timing(wall_s=0.0, rows_ended=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repairs:
+    """Of answers that did not match the batch's schema, over all rounds."""
+
+    asked: int
+    """Requests that asked for an answer again; retries of them are not counted."""
+    rows: int
+    mended: int
+    """Of these rows, those whose answer matches now."""
+    mismatch: Sample | None
+    """A row whose answer was kept although it does not match."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """What this command wrote."""
 
@@ -81,6 +94,8 @@ class Report:
     """Every row without success is in one: what failed, the largest group first, then what was closed unsent."""
     rows_unpriced: int
     rows_no_usage: int
+    repairs: Repairs | None
+    """None: not known, the rows were not read."""
     exact_money: bool
     """The two figures above count rows; else (rows not read) answers."""
     models_unpriced: tuple[str, ...]
@@ -162,6 +177,7 @@ def build_report(
         failures=_groups(status, gathered),
         rows_unpriced=gathered.rows_unpriced if gathered is not None else status.tally.unpriced,
         rows_no_usage=gathered.rows_no_usage if gathered is not None else status.tally.no_usage,
+        repairs=_repairs(gathered) if gathered is not None else None,
         exact_money=gathered is not None,
         models_unpriced=tuple(sorted(gathered.models_unpriced)) if gathered is not None else (),
         workers_died=gathered.rows_died_with > 0 if gathered is not None else None,
@@ -171,6 +187,12 @@ def build_report(
         written=written,
         law=law,
         by_vendor=(gathered.by_vendor or {}) if gathered is not None else {},
+    )
+
+
+def _repairs(gathered: Gathered) -> Repairs:
+    return Repairs(
+        asked=gathered.repairs, rows=gathered.rows_repaired, mended=gathered.rows_mended, mismatch=gathered.mismatch
     )
 
 

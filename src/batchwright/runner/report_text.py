@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from batchwright.core.batch_state import BatchState
+from batchwright.core.failures import Flag
 from batchwright.core.spent_out import ASIDE_TOLD_PICOUSD, aside_text
 from batchwright.runner.figures import (
     count_text,
@@ -19,7 +20,7 @@ from batchwright.runner.figures import (
     rate_text,
     shown_text,
 )
-from batchwright.runner.gather import AnsweredBy
+from batchwright.runner.gather import AnsweredBy, Sample
 from batchwright.runner.report import NOTHING_DONE, FailureGroup, Report, Timing
 from batchwright.runner.standing import (
     cost_json,
@@ -107,14 +108,18 @@ def _failure_lines(report: Report) -> list[str]:
 
 def _sample_text(group: FailureGroup) -> str:
     assert group.sample is not None
-    text = f"row {group.sample.request_index}"
-    if group.sample.line:
-        text += f", line {group.sample.line}"
-    if group.sample.custom_id is not None:
-        text += f", {shown_text(group.sample.custom_id, 64)}"
+    text = _row_text(group.sample)
     if group.sample.http_status:
         text += f", HTTP {group.sample.http_status}"
     return text
+
+
+def _row_text(sample: Sample) -> str:
+    """ "row 5, line 6, its custom_id"."""
+    text = f"row {sample.request_index}"
+    if sample.line:
+        text += f", line {sample.line}"
+    return text if sample.custom_id is None else f"{text}, {shown_text(sample.custom_id, 64)}"
 
 
 def _fact_lines(report: Report) -> list[str]:
@@ -144,6 +149,7 @@ def _fact_lines(report: Report) -> list[str]:
     lines += _money_lines(report)
     if report.by_vendor:
         lines.append(f"answered by: {'; '.join(_answered_text(*each) for each in sorted(report.by_vendor.items()))}")
+    lines += _checked_lines(report)
     if tally.attempts:
         # A row that was only reserved when its worker was killed may not have been sent, and is counted as if it was.
         most = "at most " if tally.doubts and report.workers_died is not False else ""
@@ -196,6 +202,24 @@ def _of_the_dead(report: Report) -> str:
         return " (or, if a worker died, were only set aside to be sent)"
     died = ", and rows set aside to be sent when a worker died (how many of those had gone out is not known)"
     return died if report.workers_died else ""
+
+
+def _checked_lines(report: Report) -> list[str]:
+    """What became of answers that did not match the batch's schema."""
+    schema, found = report.status.spec.answers, report.repairs
+    if schema is None or found is None:
+        return []
+    lines = []
+    if found.asked:
+        rest = f"; {count_text(found.mended)} of these rows match now"
+        lines.append(f"repairs: {plural(found.asked, 'answer')} of {plural(found.rows, 'row')} asked for again{rest}")
+    mismatches = report.flags.get(Flag.SCHEMA_MISMATCH, 0)
+    if mismatches:
+        text = f"schema: {plural(mismatches, 'answer')} did not match and {'is' if mismatches == 1 else 'are'} kept"
+        if found.mismatch is not None:
+            text += f" (for example {_row_text(found.mismatch)}: {shown_text(found.mismatch.message)})"
+        lines.append(text)
+    return lines
 
 
 def _money_lines(report: Report) -> list[str]:
@@ -275,6 +299,7 @@ def report_json(report: Report) -> bytes:
                 for vendor, found in report.by_vendor.items()
             },
             "rows_shared": report.rows_shared,
+            "repairs": _repairs_json(report),
             "may_have_been_sent": report.may_have_been_sent,
             "wall_s": round(report.timing.wall_s, 3),
             "rows_per_s": round(report.timing.rows_ended / report.timing.wall_s, 2)
@@ -287,6 +312,14 @@ def report_json(report: Report) -> bytes:
             "differences": list(report.law.differences),
         }
     )
+
+
+def _repairs_json(report: Report) -> dict[str, Any] | None:
+    """None without a schema, or where the rows were not read."""
+    found = report.repairs
+    if report.status.spec.answers is None or found is None:
+        return None
+    return {"asked": found.asked, "rows": found.rows, "mended": found.mended}
 
 
 def _group_json(group: FailureGroup) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Delivery:
     failed_output: Path | ObjectURL | None = None
     """Where the rows without success go, as valid input; None: nowhere."""
     strict: bool = False
-    """Flagged rows (truncated, refused, filtered, empty) count as failed for the exit code."""
+    """Flagged rows (truncated, refused, ...) count as failed for the exit code."""
     nothing: bool = False
     """Write no rows at all (`watch`, and the library, which reads them from the store)."""
     force: bool = False

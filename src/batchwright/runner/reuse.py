@@ -3,7 +3,8 @@
 A row has the request of an earlier one where all is equal that a vendor gets: its endpoint, its body (but for spaces
 and the like, `wire.canonical_body`) and the way it goes, as a batch's identity has it: who gets it, where, as which
 model; not under whose key. A custom_id is a label and never sent, so it does not count. Only plain successes are taken
-over: a row that failed, or whose answer was cut off, refused, filtered or empty, is asked again.
+over: a row that failed, or whose answer was cut off, refused, filtered or empty, is asked again, and so is one whose
+answer does not match the schema that the new batch has.
 
 An answer is taken over as part of the intake: it is a row of the new batch that ended when it came in, durable in the
 transaction that makes the batch claimable. A process that dies before that leaves nothing, and the same command begins
@@ -16,8 +17,10 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from batchwright.core import row_map
+from batchwright.core.answer_schema import AnswerSchema
 from batchwright.core.batch_spec import Kept
 from batchwright.core.batch_state import BatchState
 from batchwright.core.errors import InputRefused, UsageError
@@ -34,6 +37,9 @@ from batchwright.runner.same_way import directions_of
 from batchwright.runner.seams import Seams
 from batchwright.runner.source import Source
 from batchwright.runner.standing import kept_text
+
+if TYPE_CHECKING:
+    from batchwright.wire.answer_match import AnswerMatch
 
 EARLIER_BATCHES = 20
 """Of the same file that are looked at, the newest: one that was broken off early has few answers, the one before it
@@ -54,7 +60,11 @@ class _Sources:
 class KeptAnswers:
     """Found before a batch is submitted; `given` marks its rows as they are taken in. Use it as a context manager."""
 
-    def __init__(self, source: Source, directions: Directions, reuse: Reuse, seams: Seams) -> None:
+    def __init__(
+        self, source: Source, directions: Directions, reuse: Reuse, seams: Seams, answers: AnswerSchema | None = None
+    ) -> None:
+        """`answers`: what the new batch's have to match; what does not is asked anew."""
+        self._match = _match_of(answers)
         self._source, self._reuse, self._seams = source, reuse, seams
         self._matching = Matching()
         self._hash = Hasher(directions)
@@ -163,7 +173,7 @@ class KeptAnswers:
             record = view.record
             if view.byte in row_map.NEVER_SENDABLE:
                 beside += 1
-            elif view.byte != row_map.PLAIN_SUCCESS or record is None:
+            elif view.byte != row_map.PLAIN_SUCCESS or record is None or not self._matches(record):
                 self._matching.lack(hasher(view.input))
             elif self._matching.give(hasher(view.input), _taken_over(view, record, batch_id)):
                 taken += 1
@@ -171,9 +181,20 @@ class KeptAnswers:
                 beside += 1
         return taken, beside
 
+    def _matches(self, record: Record) -> bool:
+        return self._match is None or not self._match.finding(record.body)
+
     def _stop_if_asked(self) -> None:
         if self._seams.interrupts.count:
             raise Interrupted
+
+
+def _match_of(answers: AnswerSchema | None) -> AnswerMatch | None:
+    if answers is None:
+        return None
+    from batchwright.wire.answer_match import AnswerMatch  # which imports jsonschema
+
+    return AnswerMatch(answers.text)
 
 
 async def _all(batches: Batches) -> AsyncIterator[BatchStatus]:

@@ -260,7 +260,8 @@ class _Run:
             return contextlib.nullcontext()
         from batchwright.runner.reuse import KeptAnswers  # with SQLite, which nobody else needs here
 
-        return KeptAnswers(self._source, self._request.rows.directions, reuse, self._seams)
+        rows = self._request.rows
+        return KeptAnswers(self._source, rows.directions, reuse, self._seams, rows.answers)
 
     def _repeats(self) -> AbstractContextManager[Repeats | None]:
         dedup = self._request.dedup
@@ -296,6 +297,7 @@ class _Run:
             csv_columns=self._source.columns,
             csv_delimiter=self._source.delimiter,
             csv_mark=self._source.marked,
+            answers=request.rows.answers,
         )
 
     async def _carry_out(self, chosen: Plan, batch_id: str) -> RunOutcome:

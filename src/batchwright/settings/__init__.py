@@ -217,9 +217,13 @@ class Settings:
         stop_after_failures: str | int | None = None,
         via: str = Via.LIVE.value,
         attach: str = "",
+        schema: object = None,
+        on_mismatch: str | None = None,
+        repair: int | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> RunRequest:
-        """A run's request: what is asked of this one run, and the settings beside it. Raises UsageError."""
+        """A run's request: what is asked of this one run, and the settings beside it. `schema`: a path, a dict or a
+        Pydantic class. Raises UsageError."""
         if on_gate not in tuple(OnGate):
             raise UsageError(f"on_gate: expected {' or '.join(OnGate)}, found {on_gate!r}")
         try:
@@ -231,8 +235,15 @@ class Settings:
         destinations = self._through(Via(via))
         if attach:
             destinations = attached(destinations, attach)
+        answers = None
+        if schema is not None or on_mismatch is not None or repair is not None:
+            from batchwright.settings.answers import read_answers
+
+            answers = read_answers(schema, on_mismatch, repair)
         rows = RowOptions(
             destinations=destinations,
+            answers=answers,
+            schema_vendors=_schema_vendors(destinations) if answers is not None else frozenset(),
             routes=self.routes,
             model=self.model,
             params=dict(params or {}),
@@ -276,6 +287,12 @@ class Settings:
         if via is not Via.LIVE and any(place.protocol is VendorProtocol.SERVICE for place in self.destinations):
             raise UsageError(f"--service sends every row there, so --via {via.value} would do nothing")
         return with_batch_apis(self.destinations, via)
+
+
+def _schema_vendors(destinations: tuple[Destination, ...]) -> frozenset[str]:
+    from batchwright.settings.answers import schema_vendors
+
+    return schema_vendors(destinations)
 
 
 def _has_table(place: Destination) -> bool:

@@ -13,7 +13,16 @@ from batchwright.core import row_map
 from batchwright.core.records import Record
 from batchwright.wire import frames
 
-CUMULATIVE: tuple[str, ...] = ("attempts", "used", "cost_picousd", "unpriced", "no_usage", "doubts", "rate_limits")
+CUMULATIVE: tuple[str, ...] = (
+    "attempts",
+    "used",
+    "cost_picousd",
+    "unpriced",
+    "no_usage",
+    "doubts",
+    "rate_limits",
+    "repairs",
+)
 """What a later note carries over onto the outcome that stands again."""
 
 

@@ -50,6 +50,7 @@ def resolve_doubt(connection: Connection, row: StoredRow, known: tuple[SegmentIn
         max_attempts=spec.max_attempts,
         asked_once=_of_protocol(spec, segment_input, VendorProtocol.SERVICE),
         resting=_of_protocol(spec, segment_input, VendorProtocol.BATCH) | _in_groups(connection, row, (spec, last)),
+        schema=spec.answers,
     )
 
 

@@ -114,6 +114,8 @@ class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """None: no batch API of it is known. The general entry's is nobody else's."""
     keeps_prefixes: bool = False
     """It computes the common beginning of prompts once, if they come one after another."""
+    takes_schema: bool = False
+    """It takes `response_format` of type `json_schema` (the answer is held to a schema), for its usual models."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -130,6 +132,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     states_cost_in_head: bool
     batches: BatchApi | None
     keeps_prefixes: bool
+    takes_schema: bool
     zero_needles: tuple[bytes, ...]
     """What a lower-case head contains when a remainder is 0: the one thing of the limits that must not be missed."""
 
@@ -188,6 +191,7 @@ def build_profile(name: str) -> Profile:
         states_cost_in_head=own.states_cost_in_head,
         batches=own.batches,
         keeps_prefixes=own.keeps_prefixes,
+        takes_schema=own.takes_schema,
         zero_needles=tuple(
             f"\n{header}{ZERO_VALUE.decode()}".encode()
             for header in (*limits.remaining_requests, *limits.remaining_tokens)

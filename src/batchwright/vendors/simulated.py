@@ -5,6 +5,7 @@ the same latency and (almost always) the same first failure, so two runs of a fi
 
     a first attempt may fail      429 with a wait, 500, or a dropped connection; every later attempt is answered, and
                                   so is every attempt while more than twice the share of failures has been seen
+    a schema                      where the row states one (`response_format`), the answer is JSON that fits it
     an answer may be flagged      refused, or cut off; it is cut where the row's own bound of tokens is reached
     usage                         4 bytes of the row are a prompt token, 4 of the answer a completion token
     cost                          stated by the vendor, at the prices of `Simulation`
@@ -29,6 +30,7 @@ from batchwright.vendors.key_hiding import KeyHider
 from batchwright.vendors.late_answer import LateAnswer, internal_answer
 from batchwright.vendors.profiles import build_profile
 from batchwright.vendors.relay import Relay
+from batchwright.vendors.simulated_schema import sample_text
 from batchwright.vendors.simulated_stream import SimulatedCall, stream_events
 from batchwright.vendors.usage import NULL
 
@@ -192,6 +194,9 @@ class _Request(msgspec.Struct, gc=False):
     max_tokens: msgspec.Raw = NULL
     max_completion_tokens: msgspec.Raw = NULL
     max_output_tokens: msgspec.Raw = NULL
+    response_format: msgspec.Raw = NULL
+    text: msgspec.Raw = NULL
+    """Of /responses: where it states a schema."""
 
 
 _REQUESTS = msgspec.json.Decoder(_Request)
@@ -224,6 +229,9 @@ def _bound(request: _Request) -> int:
 def _reply(request: _Request) -> tuple[str, bool]:
     """The answer's text, and whether it was cut at the row's own bound."""
     text = f"Simulated answer to: {_last_text(request)}"
+    stated = request.response_format if request.response_format != NULL else request.text
+    if stated != NULL:
+        text = sample_text(stated, text) or text
     bound = _bound(request)
     return (text[: bound * BYTES_PER_TOKEN], True) if len(text) // BYTES_PER_TOKEN > bound else (text, False)
 

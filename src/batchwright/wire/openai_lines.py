@@ -118,6 +118,7 @@ def _shows_response(kind: FailureKind) -> bool:
             | FailureKind.WORKER_LOST
             | FailureKind.MISSING_FROM_UPSTREAM
             | FailureKind.INTERNAL
+            | FailureKind.SCHEMA_FAILED
             | FailureKind.CANCELLED
             | FailureKind.EXPIRED
             | FailureKind.STOPPED

@@ -22,8 +22,8 @@ def line_writer(form: OutputFormat, batch_id: str, spec: BatchSpec) -> tuple[byt
         case OutputFormat.INFRAI:
             from batchwright.wire.results import infrai_line
 
-            regions = regions_of(spec)
-            return b"", lambda view: infrai_line(view, regions)
+            regions, checked = regions_of(spec), spec.answers is not None
+            return b"", lambda view: infrai_line(view, regions, checked=checked)
         case OutputFormat.OPENAI:
             from batchwright.wire.openai_lines import openai_line
 
@@ -32,8 +32,14 @@ def line_writer(form: OutputFormat, batch_id: str, spec: BatchSpec) -> tuple[byt
             from batchwright.wire.table_lines import TableLines
 
             delimiter, reused = spec.csv_delimiter or ",", spec.kept is not None
+            schema = spec.answers.text if spec.answers is not None else ""
             table = TableLines(
-                spec.csv_columns, delimiter=delimiter, mark=spec.csv_mark, reused=reused, shares=spec.dedup
+                spec.csv_columns,
+                delimiter=delimiter,
+                mark=spec.csv_mark,
+                reused=reused,
+                shares=spec.dedup,
+                schema=schema,
             )
             return table.header(), table.line
         case _:

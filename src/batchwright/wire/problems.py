@@ -32,6 +32,7 @@ CODES: dict[str, str] = {
     "unsupported_capability": "an item's capability is none that can be sent",
     "stream_not_supported": "the row asks for a streamed answer",
     "background_not_supported": "the row asks for an answer that would have to be fetched later",
+    "schema_not_applicable": "--schema was given, but answers of the row's endpoint are no texts",
     "unroutable": "no configured vendor serves the row's model",
     "template_not_applicable": "--prompt, --template-file or --system was given, but the row has messages of its own",
     "missing_column": "the row lacks a column that the template names",

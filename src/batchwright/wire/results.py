@@ -8,6 +8,8 @@ vendor sent: an answer that is no JSON becomes a JSON string.
     cost_usd        null where nothing is known of its cost; else the known part, so that the lines of a file add up
                     to the batch's known cost
     result.content  the answer's text; of embeddings the vector, or a list of them where the row has several texts
+    result.parsed   of a batch with a schema: the value that the answer's JSON is; null where it has none that matches,
+                    and then `mismatch` beside it says why
     region          where the vendor is, in the words of who set it up; null: nobody said
     error.cause     what the vendor (or the check of the row) said: http_status, code, param; absent if nothing
     reused_from     of an answer that was taken over: the batch and the row there that got it, and that it cost
@@ -26,6 +28,7 @@ from batchwright.core.met import met_entries
 from batchwright.core.money import usd_text
 from batchwright.core.records import Record, known_picousd
 from batchwright.core.rows import RowView
+from batchwright.wire.answer_values import mismatch_of, parsed_text
 from batchwright.wire.json_text import string
 from batchwright.wire.reply import NULL, Reply, read_reply
 
@@ -45,19 +48,21 @@ Regions = Mapping[str, str]
 NOWHERE: Regions = {}
 
 
-def infrai_line(view: RowView, regions: Regions = NOWHERE) -> bytes:
-    """One output line, with its newline. Never raises for anything that a vendor or a row's text may hold."""
+def infrai_line(view: RowView, regions: Regions = NOWHERE, *, checked: bool = False) -> bytes:
+    """One output line, with its newline. Never raises for anything that a vendor or a row's text may hold. `checked`:
+    its batch has a schema."""
     record = view.record
     flags = _FLAG_TEXT.get(view.byte)
     if record is None or flags is None:
         return _other_line(view, _region(record, regions))
     reply = read_reply(record.body)
     # Joined, not formatted: a join takes the pieces of an answer as they are, without a copy of each.
-    pieces = _success(view, record, reply, flags=flags, region=_region(record, regions))
+    parsed = _parsed(view, reply) if checked else b""
+    pieces = _success(view, record, reply, flags=flags, region=_region(record, regions), parsed=parsed)
     return b"".join((*pieces, b',"response":', reply.whole, b"}\n"))
 
 
-def page_item(view: RowView, *, response: bool, regions: Regions) -> bytes:
+def page_item(view: RowView, *, response: bool, regions: Regions, checked: bool = False) -> bytes:
     """One item of a page of results: the line without its newline; the vendor's whole answer only if asked for."""
     record = view.record
     flags = _FLAG_TEXT.get(view.byte)
@@ -65,7 +70,8 @@ def page_item(view: RowView, *, response: bool, regions: Regions) -> bytes:
     if record is None or flags is None:
         return _other_line(view, region, response=response)[:-1]
     reply = read_reply(record.body)
-    pieces = _success(view, record, reply, flags=flags, region=region)
+    parsed = _parsed(view, reply) if checked else b""
+    pieces = _success(view, record, reply, flags=flags, region=region, parsed=parsed)
     return b"".join((*pieces, b',"response":', reply.whole, b"}")) if response else b"".join((*pieces, b"}"))
 
 
@@ -74,7 +80,16 @@ def _region(record: Record | None, regions: Regions) -> bytes:
     return string(known) if known else NULL
 
 
-def _success(view: RowView, record: Record, reply: Reply, *, flags: bytes, region: bytes) -> tuple[bytes, ...]:
+def _parsed(view: RowView, reply: Reply) -> bytes:
+    """What a result has beside its answer's text, under a schema."""
+    why = mismatch_of(view)
+    mismatch = b',"mismatch":' + string(why) if why else b""
+    return b',"parsed":' + parsed_text(view, reply) + mismatch
+
+
+def _success(
+    view: RowView, record: Record, reply: Reply, *, flags: bytes, region: bytes, parsed: bytes
+) -> tuple[bytes, ...]:
     """A success's line up to its response."""
     return (
         b'{"ok":true,"request_index":%d,' % view.request_index,
@@ -93,6 +108,7 @@ def _success(view: RowView, record: Record, reply: Reply, *, flags: bytes, regio
         reply.model,
         b',"usage":',
         reply.usage,
+        parsed,
         b'},"flags":%b,"attempts":%d%b%b' % (flags, record.attempts, _reused(view, record), _met(record)),
     )
 

@@ -52,6 +52,7 @@ from batchwright.wire.row_shapes import (
     without,
 )
 from batchwright.wire.row_targets import Targets
+from batchwright.wire.schema_fields import SchemaFields
 
 KEPT_LINE_BYTES = 4096
 """So much of a refused line is kept, for people to recognise it."""
@@ -117,6 +118,7 @@ class RowDecoder:
         self._typed = self._jinja is not None or self._where is not None
         """Values that are no text are asked for."""
         self._makers: dict[tuple[str, ...], MessageMaker] = {}
+        self._schema = SchemaFields(options) if options.answers is not None else None
         self._url = ""
         self._url_endpoint = ""
         self.endpoint = ""
@@ -343,6 +345,8 @@ class RowDecoder:
             problems.append(self._targets.unroutable(model))
         elif not problems and (self._params or target.model != facts.model):
             body, facts = self._fill(body, target.model, facts, endpoint)
+        if self._schema is not None and target is not None and not problems:
+            body, problems = self._schema.add(body, endpoint, target)
         if self.endpoint != endpoint:
             problems += self._check_endpoint(endpoint)
         if custom_id is not None and len(custom_id) > MAX_CUSTOM_ID_CHARS:

@@ -2,7 +2,9 @@
 
 Own columns are written as they came in, so that a table survives the round trip. The added ones hold text that a model
 or a vendor wrote, so a text that a spreadsheet would take for a formula gets an apostrophe in front. An added column
-whose name the input has already is written with `_2` (`_3` ...) behind it. Quoting and line ends are RFC 4180's; the
+whose name the input has already is written with `_2` (`_3` ...) behind it. Under a schema of objects each of its
+properties is a column in front of the other added ones, `parsed_` before a name that is taken; under another schema
+there is one column, `parsed`. Quoting and line ends are RFC 4180's; the
 delimiter and a byte-order mark are the input's, so that the spreadsheet which wrote it reads this too.
 """
 
@@ -16,9 +18,11 @@ import msgspec
 from batchwright.core import row_map
 from batchwright.core.failures import KINDS, Flag
 from batchwright.core.rows import RowView
+from batchwright.wire.answer_values import parsed_text
 from batchwright.wire.json_text import BOM, whole_characters
 from batchwright.wire.reply import NULL, read_reply
 from batchwright.wire.results import cost_text, failure_message, kind_of_end
+from batchwright.wire.schema_shape import properties_of
 
 ADDED = (
     "answer",
@@ -44,6 +48,8 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 _read_columns = msgspec.json.Decoder(dict[str, str]).decode
 _read_any = msgspec.json.Decoder().decode
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_NULL = msgspec.Raw(NULL)
 
 
 class TableLines:
@@ -59,10 +65,14 @@ class TableLines:
         mark: bool = False,
         reused: bool = False,
         shares: bool = False,
+        schema: str = "",
     ) -> None:
+        """`schema`: the batch's, as JSON; empty: it has none."""
         self._own = tuple(columns)
         self._reused, self._shares = reused, shares
-        first = self._own or WITHOUT_COLUMNS
+        taken_names = (*(self._own or WITHOUT_COLUMNS), SHARES, REUSED, *ADDED)
+        self._parsed = ParsedColumns(schema, taken_names) if schema else None
+        first = (*(self._own or WITHOUT_COLUMNS), *(self._parsed.names if self._parsed is not None else ()))
         taken = set(first)
         added = []
         for name in (*((SHARES,) if shares else ()), *((REUSED,) if reused else ()), *ADDED):
@@ -88,6 +98,8 @@ class TableLines:
             fields = [kept.get(name, "") for name in self._own]
         else:
             fields = [str(view.request_index), view.input.custom_id or ""]
+        if self._parsed is not None:
+            fields += self._parsed.fields(view)
         if self._shares:
             shares = view.record is not None and view.input.shares >= 0 and not view.record.attempts
             fields.append(str(view.input.shares) if shares else "")
@@ -98,6 +110,29 @@ class TableLines:
     def _line(self, fields: list[str]) -> bytes:
         self._write(fields)
         return self._sink.text.encode("utf-8", "replace")
+
+
+class ParsedColumns:
+    """The columns that a schema makes of a value; `taken` are names that others have."""
+
+    def __init__(self, schema: str, taken: Sequence[str]) -> None:
+        self._properties = properties_of(schema)
+        names: list[str] = []
+        for name in self._properties or ("parsed",):
+            free = name if name not in taken and name else f"parsed_{name}"
+            while free in taken or free in names:
+                free += "_"
+            names.append(free)
+        self.names = tuple(names)
+
+    def fields(self, view: RowView) -> list[str]:
+        text = parsed_text(view)
+        if not self._properties:
+            return [_cell(text)]
+        if text[:1] != b"{":
+            return [""] * len(self._properties)
+        values = _read_fields(text)
+        return [_cell(bytes(values.get(name, _NULL))) for name in self._properties]
 
 
 class _Sink:
@@ -145,6 +180,11 @@ def _text(value: bytes) -> str:
     if value == NULL:
         return ""
     return str(_read_any(value)) if value[:1] == b'"' else value.decode("utf-8")
+
+
+def _cell(value: bytes) -> str:
+    """Of a value's texts only: a number may begin with a minus."""
+    return _harmless(_text(value)) if value[:1] == b'"' else _text(value)
 
 
 def _harmless(text: str) -> str:

@@ -55,7 +55,7 @@ async def results(ask: Ask) -> Response:
 
 async def _read(batches: Batches, page: _Page) -> object:
     status = await batches.status(page.batch_id)
-    regions = regions_of(status.spec)
+    regions, checked = regions_of(status.spec), status.spec.answers is not None
     items: list[Raw] = []
     next_index: int | None = None
     opened = 0
@@ -66,7 +66,7 @@ async def _read(batches: Batches, page: _Page) -> object:
             if len(items) == page.limit:
                 next_index = view.request_index
                 break
-            items.append(Raw(page_item(view, response=page.response, regions=regions)))
+            items.append(Raw(page_item(view, response=page.response, regions=regions, checked=checked)))
         if next_index is None and opened == OPENED_SEGMENTS:
             next_index = views[-1].request_index + 1
         if next_index is not None:
