@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from batchwright.core.batch_spec import Destination, VendorProtocol
+from batchwright.settings.answers import schema_vendors
 from support.command_line import CommandLine, Ended, chat_row
 from support.scripted_vendor import ScriptedVendor
 
@@ -215,6 +217,14 @@ def test_the_schema_goes_along_where_the_vendor_takes_it(checked: Checked) -> No
     assert "response_format" not in json.loads(checked.vendor.hits[-1].body), "nobody said that this one takes it"
 
 
+def test_the_local_model_takes_it_whatever_is_configured() -> None:
+    assert schema_vendors([Destination(vendor="a", base_url="https://a.example/v1")]) == {"local"}
+    told = [Destination(vendor=name, base_url="https://a.example/v1", profile=name) for name in ("openai", "deepseek")]
+    assert schema_vendors(told) == {"local", "openai"}
+    service = Destination(vendor="s", base_url="https://api.openai.com/v1", protocol=VendorProtocol.SERVICE)
+    assert schema_vendors([service]) == {"local"}
+
+
 def test_another_schema_is_another_run(checked: Checked) -> None:
     assert checked.run([chat_row(GOOD)]).code == 0
     (checked.command.folder / "schema.json").write_text('{"type": "array"}')
@@ -314,3 +324,35 @@ def test_a_cap_holds_for_repairs(checked: Checked) -> None:
     assert more.report["cost"]["known_usd"] == pytest.approx(6 * EACH_USD)
     (line,) = checked.lines()
     assert (line["flags"], line["attempts"]) == (["schema_mismatch"], 6)
+
+
+def test_a_retry_has_repairs_of_its_own_and_never_makes_it_worse(checked: Checked) -> None:
+    wrong = "[[say=\"{'label':1}\" then=\"{'label':2}|[status=400 code=bad]|{'label':'good'}\"]]"
+    assert checked.run([chat_row(wrong), chat_row(GOOD)], "--repair", "1").code == 0
+    assert checked.lines()[0]["result"]["content"] == '{"label":2}'
+    again = checked.command("retry", "@last", "--flag", "schema_mismatch", "-o", "out.jsonl", "--json")
+    assert again.code == 0, again.err
+    line = checked.lines()[0]
+    assert (line["result"]["content"], line["flags"], line["attempts"]) == ('{"label":1}', ["schema_mismatch"], 4)
+    assert (again.report["repairs"]["asked"], again.report["retries"]) == (2, 0)
+    assert checked.command("retry", "@last", "--flag", "schema_mismatch", "-o", "out.jsonl").code == 0
+    line = checked.lines()[0]
+    assert (parsed(line), line["flags"], line["attempts"]) == ({"label": "good"}, [], 6)
+    assert line["cost_usd"] == pytest.approx(5 * EACH_USD)
+
+
+def test_an_interrupted_run_goes_on_with_its_repairs(checked: Checked) -> None:
+    """Ctrl-C lets what is out finish: the repair comes back and does not match; the next one is the next run's."""
+    text = "[[say=\"{'label':1}\" then=\"[hold say={'label':2}]|{'label':'good'}\"]]"
+    checked.command.write("rows.jsonl", [chat_row(text)])
+    running = checked.command.start(*checked.arguments("--repair", "2", "--progress", "plain"))
+    running.until(checked.vendor, lambda vendor: len(asked_again(vendor)) == 1)
+    running.interrupt()
+    running.wait_for("Ctrl-C stops at once")
+    checked.vendor.release()
+    assert running.end().code == 130
+    ended = checked.command(*checked.arguments("--repair", "2", "--json"))
+    assert ended.code == 0, ended.err
+    (line,) = checked.lines()
+    assert (parsed(line), line["attempts"]) == ({"label": "good"}, 3)
+    assert (ended.report["repairs"]["asked"], ended.report["possible_double_payments"]) == (2, 0)

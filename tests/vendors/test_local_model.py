@@ -27,6 +27,9 @@ from batchwright.vendors.llama_server import KEY_VARIABLE
 from batchwright.vendors.local_model import DEFAULT_CONTEXT_TOKENS, SERVER_PROGRAM, start_local_server
 from batchwright.vendors.openai import OpenAIVendor
 from batchwright.vendors.profiles import find_profile
+from batchwright.wire.answer_values import find_value
+from batchwright.wire.schema_check import SchemaCheck
+from batchwright.wire.schema_shape import format_fields
 from support.local_server import ENDS_WITHIN_S, RunningServer, wait_until_gone
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -62,6 +65,22 @@ def test_it_answers(local_server: RunningServer) -> None:
     assert answer["model"] == "local/smollm2"  # no path of this machine
     assert answer["choices"][0]["message"]["content"]
     assert 1 <= answer["usage"]["completion_tokens"] <= 4
+
+
+def test_it_is_held_to_a_schema(local_server: RunningServer) -> None:
+    """As the profile says: the request states it, and even this model's answer to a greeting matches."""
+    schema = {
+        "type": "object",
+        "properties": {"mood": {"enum": ["good", "bad"]}, "sure": {"type": "boolean"}},
+        "required": ["mood", "sure"],
+        "additionalProperties": False,
+    }
+    fields = format_fields(json.dumps(schema), "/chat/completions")
+    stated = {name: json.loads(bytes(value)) for name, value in fields.items()}
+    status, answer = post(local_server, QUESTION | {"max_tokens": 40} | stated)
+    assert status == 200
+    found = find_value(answer["choices"][0]["message"]["content"])
+    assert SchemaCheck(json.dumps(schema)).findings(found.value) == []
 
 
 def test_another_key_is_refused(local_server: RunningServer) -> None:

@@ -12,6 +12,7 @@ from batchwright.core.answer_schema import MAX_REPAIRS, AnswerSchema, OnMismatch
 from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.core.durations import shown
 from batchwright.core.errors import UsageError
+from batchwright.core.routes import LOCAL
 from batchwright.vendors.profiles import find_profile
 
 
@@ -60,8 +61,8 @@ def _compact(text: str) -> str:
 
 def schema_vendors(destinations: Iterable[Destination]) -> frozenset[str]:
     """Those that take a schema with a request. A batch service does not say what stands behind it, and into Anthropic's
-    own words none is translated."""
-    return frozenset(place.vendor for place in destinations if _takes_schema(place))
+    own words none is translated. The local model is there whatever is configured."""
+    return frozenset(place.vendor for place in (*destinations, LOCAL) if _takes_schema(place))
 
 
 def _takes_schema(place: Destination) -> bool:
