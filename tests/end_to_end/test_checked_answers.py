@@ -13,6 +13,7 @@ from batchwright.core.batch_spec import Destination, VendorProtocol
 from batchwright.settings.answers import schema_vendors
 from support.command_line import CommandLine, Ended, chat_row
 from support.scripted_vendor import ScriptedVendor
+from support.slow_batch_vendor import KEY, SlowBatchVendor
 
 SCHEMA = {
     "type": "object",
@@ -356,3 +357,26 @@ def test_an_interrupted_run_goes_on_with_its_repairs(checked: Checked) -> None:
     (line,) = checked.lines()
     assert (parsed(line), line["attempts"]) == ({"label": "good"}, 3)
     assert (ended.report["repairs"]["asked"], ended.report["possible_double_payments"]) == (2, 0)
+
+
+def test_through_a_batch_api_repairs_are_a_batch_of_their_own(tmp_path: Path) -> None:
+    """This vendor echoes what it is asked: a word, which is no JSON, and then the repair's text, which holds one
+    object: the schema."""
+    command = CommandLine(tmp_path)
+    with SlowBatchVendor() as slow:
+        user_file = tmp_path / "config" / "batchwright" / "config.toml"
+        user_file.parent.mkdir(parents=True)
+        user_file.write_text(
+            f'[vendors.slow]\nbase_url = "{slow.base_url}"\napi_key_env = "SLOW_KEY"\nprofile = "openai"\n'
+        )
+        (tmp_path / "schema.json").write_text('{"type": "object"}')
+        command.write("rows.jsonl", [chat_row(f"w{row}", model="m") for row in range(5)])
+        run = ("run", "rows.jsonl", "-o", "out.jsonl", "--via", "batch", "--schema", "schema.json", "--repair", "1")
+        ended = command(*run, "--json", SLOW_KEY=KEY)
+        assert ended.code == 0, ended.err
+        assert [parsed(line) for line in command.lines()] == [{"type": "object"}] * 5
+        assert {line["attempts"] for line in command.lines()} == {2}
+        assert ended.report["repairs"] == {"asked": 5, "rows": 5, "mended": 5}
+        assert sum(slow.batched.values()) == 10
+        assert not slow.live
+        assert len(slow.batches) >= 2
