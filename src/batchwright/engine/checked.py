@@ -107,6 +107,7 @@ def _worst(own: InputRow, body: bytes, price: Price | None) -> int:
     more as it is longer; 0: not known, as of the row itself."""
     if not own.worst_picousd:
         return 0
-    scaled = -(-own.worst_picousd * len(body) // len(own.body))
-    here = worst_case(price, len(body), own.output_tokens) if price is not None else None
+    sent_bytes = own.sent_bytes + len(body) - len(own.body)
+    scaled = -(-own.worst_picousd * sent_bytes // own.sent_bytes)
+    here = worst_case(price, sent_bytes, own.output_tokens) if price is not None else None
     return max(scaled, here or 0)
