@@ -154,7 +154,7 @@ def test_the_suffix_chooses_unless_told(name: str, asked: str, form: OutputForma
 
 
 @pytest.mark.parametrize(
-    ("name", "asked"), [("a.parquet", ""), ("a.xlsx", ""), ("a.jsonl.bz2", ""), ("a.csv.xz", ""), ("a.jsonl", "xml")]
+    ("name", "asked"), [("a.parquet.gz", ""), ("a.xlsx", ""), ("a.jsonl.bz2", ""), ("a.csv.xz", ""), ("a.jsonl", "xml")]
 )
 def test_a_form_that_is_not_written_is_refused(name: str, asked: str) -> None:
     with pytest.raises(UsageError):

@@ -545,7 +545,7 @@ def test_an_output_that_cannot_be_written_keeps_the_answers(machine: Machine) ->
     assert machine.run(request).exit_code == 0
 
 
-@pytest.mark.parametrize("name", ["rows.jsonl", "no/such/folder.jsonl", "answers.parquet", "."])
+@pytest.mark.parametrize("name", ["rows.jsonl", "no/such/folder.jsonl", "answers.xlsx", "."])
 def test_an_output_that_cannot_be_is_refused_before_anything_is_sent(machine: Machine, name: str) -> None:
     request = machine.write(2)
     with pytest.raises(UsageError):

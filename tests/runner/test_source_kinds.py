@@ -72,7 +72,9 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("data", "words"),
         [
-            (b"PAR1....", "Parquet"),
+            (b"PAR1....", "damaged or cut short"),
+            (b"PARE....", "encrypted"),
+            (b"FEA1....", "version 1"),
             (b"PK\x03\x04....", "spreadsheet"),
             ("text\nü\n".encode("utf-16"), "UTF-16"),
             (row("a").decode().encode("utf-16-le"), "UTF-16"),

@@ -333,7 +333,7 @@ class _Connection(asyncio.Protocol):
         elif script:
             self._obey(script, text, request.model, path)
         elif not path.endswith("/chat/completions"):
-            self._finish(200, endpoint_body(path, request.model, last_word(text)), {})
+            self._finish(200, endpoint_body(path, request, last_word(text)), {})
         else:
             self._finish(200, plain_body(request.model, last_word(text), len(vendor.hits)), {})
 

@@ -21,8 +21,10 @@ quotes). Without one the answer is a 200 whose text is the last word of that mes
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import struct
 from typing import Any
 
 import msgspec
@@ -43,6 +45,7 @@ class Request(msgspec.Struct, gc=False):
     messages: list[Message] = []
     input: Any = None
     prompt: Any = None
+    encoding_format: str = ""
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
 
@@ -105,10 +108,15 @@ def plain_body(model: str, content: str, number: int) -> bytes:
     )
 
 
-def endpoint_body(path: str, model: str, content: str) -> bytes:
-    """The ordinary answer of an endpoint that is not chat."""
+def endpoint_body(path: str, request: Request, content: str) -> bytes:
+    """The ordinary answer of an endpoint that is not chat. An embedding begins with the place of its input."""
+    model = request.model
     if path.endswith("/embeddings"):
-        data = [{"object": "embedding", "index": 0, "embedding": [0.25, -0.5]}]
+        inputs = len(request.input) if isinstance(request.input, list) else 1
+        vectors: list[Any] = [[0.25 + place, -0.5] for place in range(inputs)]
+        if request.encoding_format == "base64":
+            vectors = [base64.b64encode(struct.pack("<2f", *vector)).decode() for vector in vectors]
+        data = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in enumerate(vectors)]
         return _dump(
             {"object": "list", "model": model, "data": data, "usage": {"prompt_tokens": 10, "total_tokens": 10}}
         )

@@ -55,7 +55,7 @@ SETTING_OPTIONS = (
 )
 """Names of settings that can be given on the command line; values go on as they were typed."""
 
-FORMATS = ("infrai", "openai", "csv")
+FORMATS = ("infrai", "openai", "csv", "parquet", "arrow", "feather")
 ON_UNCERTAIN = ("retry", "fail")
 ON_MISMATCH = ("flag", "fail")
 MAX_REPAIRS = 10
@@ -179,7 +179,7 @@ def row_options(function: F) -> F:
             "-t",
             "--prompt",
             metavar="TEXT",
-            help="The user message made of a CSV's (or plain objects') columns: {column}; {{ and }} are braces. "
+            help="The user message made of a table's (or plain objects') columns: {column}; {{ and }} are braces. "
             "[default: none]",
         ),
         click.option(
@@ -305,7 +305,7 @@ def _format_options(failed_help: str) -> tuple[Callable[[F], F], ...]:
             "--format",
             "output_format",
             type=click.Choice(FORMATS),
-            help="Shape of the answers. [default: csv for a .csv file, else infrai]",
+            help="Shape of the answers. [default: by the suffix .csv, .parquet, .arrow or .feather, else infrai]",
         ),
         click.option("--failed", metavar="FILE", help=f"{failed_help}. [default: none]"),
         click.option("--force", is_flag=True, help="Replace a file too that holds something else. [default: refuse]"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from batchwright.core.errors import UsageError
 from batchwright.core.object_urls import ObjectURL, object_url
 from batchwright.runner.destination_file import descriptor_of
-from batchwright.runner.spool import files_of_pattern
+from batchwright.runner.spool import files_of
 
 STREAM = "-"
 STDOUT, STDERR = 1, 2
@@ -25,7 +25,7 @@ def check_source(source: str) -> None:
         return
     if not source:
         raise UsageError("FILE: expected the name of a file of rows, or - for standard input, found ''")
-    if files_of_pattern(source):
+    if files_of(source):
         return
     path = Path(source)
     try:

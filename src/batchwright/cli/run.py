@@ -106,9 +106,10 @@ if TYPE_CHECKING:
 def run_command(source: str, **given: Any) -> int:
     """Send a file of requests and write the answers.
 
-    FILE is JSONL or a JSON array (OpenAI batch lines, chat bodies, or {"prompt": ...}), or CSV with --prompt; also .gz
-    or .zst; - is stdin. Several files are one input as a pattern in quotes, 'data/*.jsonl'. FILE and OUTPUT may be
-    objects, s3://BUCKET/NAME; as FILE also all below a prefix, s3://BUCKET/FOLDER/.
+    FILE is JSONL or a JSON array (OpenAI batch lines, chat bodies, or {"prompt": ...}), CSV with --prompt, Parquet or
+    Arrow with either, or a saved dataset's folder; also .gz or .zst; - is stdin. Several files are one input as a
+    pattern in quotes, 'data/*.jsonl'. FILE and OUTPUT may be objects, s3://BUCKET/NAME; as FILE also all below a
+    prefix, s3://BUCKET/FOLDER/.
     One answer a row, in the order of the rows. The same command again goes on where it stopped, and only writes the
     file once all is done. Ctrl-C once finishes what is in flight; twice stops at once; nothing is lost.
 

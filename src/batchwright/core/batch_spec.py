@@ -215,6 +215,10 @@ class BatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """It begins with a byte-order mark, by which a spreadsheet knows UTF-8."""
     answers: AnswerSchema | None = None
     """What its answers have to match; None: they are taken as they come."""
+    arrow_schema: str = ""
+    """Their types, where they have some: the base64 of an Arrow schema, as its IPC message. Empty: they are strings."""
+    mixed_endpoints: bool = False
+    """Its rows may go to several endpoints."""
 
 
 def grouped(spec: BatchSpec, batch_id: str) -> BatchSpec:

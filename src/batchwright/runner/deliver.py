@@ -14,7 +14,7 @@ from batchwright.ports.batches import BatchStatus
 from batchwright.runner import commands
 from batchwright.runner.destination_file import descriptor_of
 from batchwright.runner.earlier_file import HEAD_BYTES, begins_anything_else, holds_anything_else
-from batchwright.runner.export import export, form_of_name, format_of
+from batchwright.runner.export import TABLE_SUFFIXES, export, form_of_name, format_of
 from batchwright.runner.gather import Gathered, gathering
 from batchwright.runner.interrupts import Interrupted
 from batchwright.runner.law import InputCount
@@ -31,7 +31,7 @@ from batchwright.runner.plan import retry_texts
 from batchwright.runner.report import Timing, Written, build_report
 from batchwright.runner.request import Delivery
 from batchwright.runner.seams import Seams
-from batchwright.runner.spool import files_of_pattern, fits_pattern
+from batchwright.runner.spool import files_of, files_of_pattern, fits_pattern
 
 STDIN, STDOUT = 0, 1
 NAME_MAX_BYTES = 230
@@ -106,8 +106,8 @@ def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) ->
             _check_object(flag, path, source)
             continue
         _check_place(flag, path)
-        if isinstance(source, str | Path) and is_input(path, source):
-            if files_of_pattern(source):
+        if (isinstance(source, str | Path) or files_of(source)) and is_input(path, source):
+            if files_of(source):
                 raise UsageError(f"{flag} {path} would be one of the input's files, which {source} names. Give another")
             raise UsageError(f"{flag} {path} is the input itself; it would be overwritten. Give another name")
         if (
@@ -116,7 +116,7 @@ def check_delivery(delivery: Delivery, source: str | Path | Iterable[object]) ->
             and holds_anything_else(path, requests=flag == "--failed")
         ):
             raise _would_be_lost(flag, path, delivery)
-    if delivery.failed_output is not None and form_of_name(delivery.failed_output) == ".csv":
+    if delivery.failed_output is not None and form_of_name(delivery.failed_output) in TABLE_SUFFIXES:
         raise UsageError(
             f"--failed {delivery.failed_output}: rows are written as JSONL, ready to be run; name it .jsonl"
         )
@@ -190,16 +190,18 @@ def _check_place(flag: str, path: Path) -> None:
         raise UsageError(f"{flag} {path} cannot be written: {getattr(error, 'strerror', error)}") from error
 
 
-def is_input(place: Path | None, source: str | Path) -> bool:
+def is_input(place: Path | None, source: str | Path | Iterable[object]) -> bool:
     """Whether what is written to `place` (None: standard output) goes into the file that is read; `-`: what standard
     input was made of."""
-    if place is not None and str(source) != "-" and _same(place, Path(source)):
+    one = str(source) if isinstance(source, str | Path) else ""
+    if place is not None and one not in ("", "-") and _same(place, Path(one)):
         return True
-    if paths := files_of_pattern(source):
-        fits = place is not None and fits_pattern(place, str(source))  # also one that is not there yet
+    if paths := files_of(source):
+        # Also one that is not there yet.
+        fits = place is not None and bool(files_of_pattern(source)) and fits_pattern(place, one)
         return fits or any(is_input(place, path) for path in paths)
     try:
-        read = os.fstat(STDIN) if str(source) == "-" else os.stat(source)
+        read = os.fstat(STDIN) if one == "-" else os.stat(one)
         written = os.fstat(STDOUT) if place is None else os.stat(place)
     except OSError:
         return False

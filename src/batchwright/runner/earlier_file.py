@@ -10,10 +10,13 @@ import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
+from batchwright.runner.arrow_extra import has_pyarrow
 from batchwright.runner.compression import Damaged, decompressed, head_of, split_name
+from batchwright.runner.sniff import TYPED, format_of
 from batchwright.wire.table import DELIMITERS
 from batchwright.wire.table_lines import ADDED
 
@@ -36,6 +39,8 @@ class EarlierFile:
     """It holds answers, as a table."""
     is_lines: bool
     """It holds answers, one a line. Neither: it was replaced because that was asked for."""
+    is_typed: bool = False
+    """It is a table with types: `head` is the batch's id, `lines` are its rows."""
 
     def may_be(self, begins: bytes, lines: int, *, changed: bool) -> bool:
         """Whether it is what a file that begins so, with so many lines, was when it was written before. `changed`: its
@@ -44,6 +49,8 @@ class EarlierFile:
             return False
         if self.lines != lines:
             return False
+        if self.is_typed:
+            return self.head == begins
         shared = min(len(self.head), len(begins))
         return changed or self.head[:shared] == begins[:shared]
 
@@ -55,6 +62,8 @@ def holds_anything_else(path: Path, *, requests: bool) -> bool:
     try:
         with _opened(path) as file:
             head = file.read(HEAD_BYTES)
+            if _is_typed(head):
+                return requests or _typed(path) is None
             if _is_anything_else(head, requests=requests):
                 return True
             if not head.startswith(begins):
@@ -95,6 +104,8 @@ def look(path: Path) -> EarlierFile | None:
     lines, last = 0, b""
     try:
         with _opened(path) as file:
+            if _is_typed(file.peek(HEAD_BYTES)):
+                return _typed(path)
             piece = head = file.read(PIECE_BYTES)
             while piece:
                 lines, last = lines + piece.count(b"\n"), piece[-1:]
@@ -108,12 +119,28 @@ def look(path: Path) -> EarlierFile | None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _opened(path: Path) -> Iterator[BufferedReader]:
     """Raises OSError for what is no regular file: a pipe would be waited for."""
     if not path.is_file():
         raise FileNotFoundError(path)
     with path.open("rb") as raw, decompressed(raw) as plain:
-        yield cast(BinaryIO, plain)
+        yield plain
+
+
+def _is_typed(head: bytes) -> bool:
+    return bool(head) and format_of("", head) in TYPED
+
+
+def _typed(path: Path) -> EarlierFile | None:
+    """None for a table that was not written as answers, or that nobody here can read."""
+    if not has_pyarrow():
+        return None
+    from batchwright.runner.arrow_files import written_of
+
+    found = written_of(path)
+    return (
+        None if found is None else EarlierFile(found.batch_id, found.rows, is_table=True, is_lines=False, is_typed=True)
+    )
 
 
 def _is_table(head: bytes) -> bool:

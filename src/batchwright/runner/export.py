@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -19,7 +20,8 @@ from batchwright.core.object_urls import ObjectURL
 from batchwright.core.rows import RowView
 from batchwright.ports.batches import BatchStatus
 from batchwright.ports.row_files import FileUnusable
-from batchwright.runner.compression import split_name
+from batchwright.runner.arrow_extra import need_pyarrow
+from batchwright.runner.compression import Compression, split_name
 from batchwright.runner.destination_file import NoReaderYet, ObjectSink, Sink, descriptor_of, open_sink
 from batchwright.runner.earlier_file import EarlierFile, look
 from batchwright.runner.figures import plural
@@ -29,9 +31,18 @@ from batchwright.runner.report import Written
 from batchwright.runner.request import Delivery
 from batchwright.runner.row_files import LocalFiles
 from batchwright.runner.seams import Seams
-from batchwright.wire.output_lines import OutputFormat, line_writer
+from batchwright.wire.output_lines import TABLES, TYPED, OutputFormat, line_writer
 
-NOT_WRITTEN = {".parquet", ".xlsx", ".xls", ".ods", ".tsv", ".bz2", ".xz", ".zip"}
+_OF_SUFFIX = {
+    ".csv": OutputFormat.CSV,
+    ".parquet": OutputFormat.PARQUET,
+    ".pq": OutputFormat.PARQUET,
+    ".arrow": OutputFormat.ARROW,
+    ".ipc": OutputFormat.ARROW,
+    ".feather": OutputFormat.FEATHER,
+}
+TABLE_SUFFIXES = frozenset(_OF_SUFFIX)
+NOT_WRITTEN = {".xlsx", ".xls", ".ods", ".tsv", ".bz2", ".xz", ".zip"}
 """Suffixes that promise a form which is not written: a file whose name lies is worse than an error."""
 
 
@@ -45,11 +56,57 @@ def format_of(delivery: Delivery) -> OutputFormat:
     if delivery.output_format:
         if delivery.output_format not in names:
             raise UsageError(f"--format {delivery.output_format}: expected one of {', '.join(names)}")
-        return OutputFormat(delivery.output_format)
-    suffix = form_of_name(delivery.output)
-    if suffix in NOT_WRITTEN:
-        raise UsageError(f"-o {delivery.output}: {suffix} is not written; use .jsonl or .csv, or give --format")
-    return OutputFormat.CSV if suffix == ".csv" else OutputFormat.INFRAI
+        found = OutputFormat(delivery.output_format)
+    else:
+        suffix = form_of_name(delivery.output)
+        if suffix in NOT_WRITTEN:
+            raise UsageError(
+                f"-o {delivery.output}: {suffix} is not written; use .jsonl, .csv or .parquet, or give --format"
+            )
+        found = _OF_SUFFIX.get(suffix, OutputFormat.INFRAI)
+    if found in TYPED:
+        _check_typed(delivery.output, found)
+    return found
+
+
+def _check_typed(output: Path | ObjectURL | None, form: OutputFormat) -> None:
+    need_pyarrow(f"{form.value} as the form of the answers")
+    if output is not None and split_name(output.name)[1] is not Compression.NONE:
+        plain = split_name(output.name)[0]
+        raise UsageError(
+            f"-o {output}: {form.value} is read from its end and compressed inside, so it is not compressed as a "
+            f"whole; name it {plain}"
+        )
+
+
+class _RowsOut(Protocol):
+    """What makes a file's bytes of rows."""
+
+    head: bytes
+
+    def rows(self, views: Sequence[RowView]) -> bytes: ...
+
+    def end(self) -> bytes: ...
+
+
+class _Lines:
+    def __init__(self, form: OutputFormat, status: BatchStatus) -> None:
+        self.head, self._line = line_writer(form, status.batch_id, status.spec)
+
+    def rows(self, views: Sequence[RowView]) -> bytes:
+        line = self._line
+        return b"".join([line(view) for view in views])
+
+    def end(self) -> bytes:
+        return b""
+
+
+def _rows_out(form: OutputFormat, status: BatchStatus) -> _RowsOut:
+    if form not in TYPED:
+        return _Lines(form, status)
+    from batchwright.runner.arrow_output import TypedRows
+
+    return TypedRows(form, status)
 
 
 def form_of_name(path: Path | ObjectURL | None) -> str:
@@ -63,7 +120,8 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
     gathered = gathering(status)
     seen = seams.interrupts.count
     failed_rows = 0
-    header, line = line_writer(format_of(delivery), status.batch_id, status.spec)
+    form = format_of(delivery)
+    writer = _rows_out(form, status)
     texts_of = _texts_of(delivery, status)
     earlier = await asyncio.to_thread(_earlier, delivery.output)
     if delivery.output is None:
@@ -71,13 +129,13 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
     with ExitStack() as opened:
         out = await _open(delivery.output, opened, seams)
         failed = await _open(delivery.failed_output, opened, seams) if delivery.failed_output is not None else None
-        out.write(header)
-        begins, lines = header, header.count(b"\n")
+        out.write(writer.head)
+        begins, lines = writer.head, writer.head.count(b"\n")
         async for views in seams.batches.rows(status.batch_id, texts_of=texts_of):
             if seams.interrupts.count > seen:
                 raise Interrupted
             gathered.add(views)
-            written = b"".join([line(view) for view in views])
+            written = writer.rows(views)
             out.write(written)
             if earlier is not None:
                 lines += written.count(b"\n")
@@ -89,7 +147,10 @@ async def export(status: BatchStatus, delivery: Delivery, seams: Seams) -> tuple
                     failed.write(request)
             if delivery.output is not None:
                 seams.display.writing(gathered.rows, status.total)
+        out.write(writer.end())
         await asyncio.to_thread(_commit, [out] if failed is None else [out, failed])
+    if form in TYPED:
+        begins, lines = status.batch_id.encode(), gathered.rows
     if earlier is not None and not earlier.may_be(begins, lines, changed=bool(status.round)):
         seams.display.say(_replaced_text(earlier, delivery, (gathered.rows, status.batch_id)))
     return gathered, Written(
@@ -116,7 +177,7 @@ def _replaced_text(earlier: EarlierFile, delivery: Delivery, what: tuple[int, st
 
 def _texts_of(delivery: Delivery, status: BatchStatus) -> frozenset[int] | None:
     """Which rows' bodies and columns are written: the others need not be unpacked."""
-    if format_of(delivery) is OutputFormat.CSV and status.spec.csv_columns:
+    if format_of(delivery) in TABLES and status.spec.csv_columns:
         return None
     return row_map.NOT_SUCCESS_BYTES if delivery.failed_output is not None else frozenset()
 

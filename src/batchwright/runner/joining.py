@@ -1,19 +1,21 @@
 """Several files as one input, in the order they are given: each decompressed, each begun on a line of its own, arrays
-as lines, and of tables the header once."""
+as lines, and of tables the header once. Typed tables become one stream of record batches (`joining_tables`)."""
 
 from __future__ import annotations
 
 import io
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
-from batchwright.core.errors import InputRefused, UsageError
+from batchwright.core.errors import Finding, InputRefused, UsageError
 from batchwright.core.row_options import MAX_ROW_BYTES
 from batchwright.runner.blocks import BlocksReader
 from batchwright.runner.compression import Damaged, decompressed
-from batchwright.runner.sniff import InputFormat, format_of
+from batchwright.runner.sniff import TYPED, InputFormat, format_of, refuse_foreign
 from batchwright.wire.json_text import BOM
 from batchwright.wire.row_elements import BrokenArray, read_elements
 
@@ -29,6 +31,8 @@ class Part:
     """For people: a path, or a URL."""
     blocks: Callable[[], Iterator[bytes]]
     """Its bytes as stored."""
+    path: Path | None = None
+    """Where they are a file of this machine, which need not be copied to be read from its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,23 @@ class PartMark:
     """What that line is in the part: 2 where its header was left out."""
 
 
+def placed(finding: Finding, marks: Sequence[PartMark]) -> Finding:
+    """With the file that its line is in, where there are several."""
+    at = bisect_right(marks, finding.line, key=lambda mark: mark.line) - 1
+    if at < 0:
+        return finding
+    mark = marks[at]
+    own_line = finding.line - mark.line + mark.own_line
+    return replace(finding, message=f"{finding.message} ({mark.name}, line {own_line:,})")
+
+
 def joined(parts: Sequence[Part], marks: list[PartMark]) -> Iterator[bytes]:
     """The whole, block by block; `marks` gets each part as it begins. Raises UsageError and InputRefused."""
+    if _is_typed(parts[0]):
+        from batchwright.runner.joining_tables import joined_tables  # what it imports takes a while
+
+        yield from joined_tables(parts, marks)
+        return
     first_kind: InputFormat | None = None
     header = b""
     line = 1
@@ -73,6 +92,13 @@ def joined(parts: Sequence[Part], marks: list[PartMark]) -> Iterator[bytes]:
             for block in text.elements() if form is InputFormat.ARRAY else text.rest():
                 line += block.count(b"\n")
                 yield block
+
+
+def _is_typed(part: Part) -> bool:
+    with _Text(part) as text:
+        head = text.peek()
+        refuse_foreign(part.name, head)
+        return format_of(part.name, head) in TYPED
 
 
 class _Text:

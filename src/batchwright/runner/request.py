@@ -35,7 +35,7 @@ class Delivery:
     output: Path | ObjectURL | None = None
     """None: standard output (as JSONL)."""
     output_format: str = ""
-    """`infrai`, `openai` or `csv`; empty: by the output's suffix, `infrai` unless `.csv`."""
+    """`infrai`, `openai`, `csv`, `parquet`, `arrow` or `feather`; empty: by the output's suffix, else `infrai`."""
     failed_output: Path | ObjectURL | None = None
     """Where the rows without success go, as valid input; None: nowhere."""
     strict: bool = False

@@ -298,6 +298,8 @@ class _Run:
             csv_delimiter=self._source.delimiter,
             csv_mark=self._source.marked,
             answers=request.rows.answers,
+            arrow_schema=self._source.arrow_schema,
+            mixed_endpoints=request.rows.mixed_endpoints,
         )
 
     async def _carry_out(self, chosen: Plan, batch_id: str) -> RunOutcome:

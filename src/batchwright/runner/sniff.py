@@ -21,7 +21,15 @@ class InputFormat(Enum):
     CSV = "csv"
     """Separated by commas, or by what its header shows."""
     TSV = "tsv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    """Arrow's IPC file, which Feather is too."""
+    ARROW_STREAM = "arrow_stream"
+    """The same without a footer, whatever the file is called: what a Hugging Face dataset's folder holds."""
 
+
+TYPED = frozenset({InputFormat.PARQUET, InputFormat.ARROW, InputFormat.ARROW_STREAM})
+"""Tables whose columns have types; their rows are counted as lines."""
 
 _SUFFIXES = {
     ".jsonl": InputFormat.JSONL,
@@ -30,9 +38,20 @@ _SUFFIXES = {
     ".csv": InputFormat.CSV,
     ".tsv": InputFormat.TSV,
     ".tab": InputFormat.TSV,
+    ".parquet": InputFormat.PARQUET,
+    ".pq": InputFormat.PARQUET,
+    ".arrow": InputFormat.ARROW,
+    ".feather": InputFormat.ARROW,
+    ".ipc": InputFormat.ARROW,
+}
+_MAGIC = {
+    b"PAR1": InputFormat.PARQUET,
+    b"ARROW1\0\0": InputFormat.ARROW,
+    b"\xff\xff\xff\xff": InputFormat.ARROW_STREAM,
 }
 _FOREIGN = {
-    b"PAR1": "a Parquet file",
+    b"PARE": "an encrypted Parquet file",
+    b"FEA1": "a Feather file of version 1 (pyarrow.feather.write_feather writes version 2)",
     b"PK\x03\x04": "a ZIP file or a spreadsheet",
     b"BZh": "compressed with bzip2",
     b"\xfd7zXZ": "compressed with xz",
@@ -44,7 +63,11 @@ _FOREIGN = {
 
 
 def format_of(name: str, head: bytes) -> InputFormat:
-    """By the name, else an object or an array at the very start is JSON's."""
+    """A typed table by its first bytes, another form by the name, else an object or an array at the very start is
+    JSON's."""
+    for magic, typed in _MAGIC.items():
+        if head.startswith(magic):
+            return typed
     found = _SUFFIXES.get(Path(split_name(name)[0]).suffix.lower())
     if found is None:
         text = head.removeprefix(BOM).lstrip()
@@ -53,13 +76,21 @@ def format_of(name: str, head: bytes) -> InputFormat:
 
 
 def refuse_foreign(name: str, head: bytes) -> None:
-    """Raises InputRefused for formats that people try and that are neither JSONL nor CSV."""
+    """Raises InputRefused for formats that people try and that are none of ours, or not what their name says."""
     what = next((what for magic, what in _FOREIGN.items() if head.startswith(magic)), "")
     # Without a mark at its start: rows begin with signs of ASCII, which have zero bytes beside them there.
     if not what and len(head) > 3 and (head[0] == 0) != (head[1] == 0) and (head[2] == 0) != (head[3] == 0):
         what = "UTF-16 text"
     if what:
-        raise InputRefused(f"{name} is {what}; expected JSONL or CSV in UTF-8, plain or compressed with gzip or zstd")
+        raise InputRefused(
+            f"{name} is {what}; expected JSONL or CSV in UTF-8, Parquet or Arrow, plain or compressed with gzip or zstd"
+        )
+    if head and format_of(name, head) in TYPED and not head.startswith(tuple(_MAGIC)):
+        begins = head[:20].decode("utf-8", "backslashreplace")
+        raise InputRefused(
+            f"{name} is called {Path(split_name(name)[0]).suffix} and does not begin as such a file does, but with "
+            f"{begins!r}; write it again, or name it by what it is"
+        )
 
 
 def refuse_one_object(name: str, head: bytes) -> None:

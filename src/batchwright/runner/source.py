@@ -1,15 +1,14 @@
 """A rows file (or standard input, or rows from the library) as chunks of checked rows, in memory that does not grow.
 
-JSONL (`.jsonl`, `.ndjson`, `.json`) or one JSON array, CSV (`.csv`), TSV (`.tsv`, `.tab`), each also compressed with
-gzip or zstd (told by its first bytes); any other name is told by its content. Every line (of an array every row)
-becomes a row, a finding, is blank, or is left out: rows + blank + rows left out = lines.
+JSONL (`.jsonl`, `.ndjson`, `.json`) or one JSON array, CSV (`.csv`), TSV (`.tsv`, `.tab`), Parquet and Arrow, each also
+compressed with gzip or zstd (told by its first bytes); any other name is told by its content. Every line (of an array
+or a typed table every row) becomes a row, a finding, is blank, or is left out: rows + blank + rows left out = lines.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -22,14 +21,16 @@ from batchwright.core.errors import Finding, InputRefused, UsageError
 from batchwright.core.object_urls import object_url
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
+from batchwright.runner.arrow_extra import is_frame, typed_rows
 from batchwright.runner.compression import Damaged
 from batchwright.runner.custom_ids import MAX_REPEATED, CustomIds, FirstLines, repeat_of
+from batchwright.runner.joining import placed
 from batchwright.runner.left_out import LeftOutRows
 from batchwright.runner.object_inputs import OpenObjects, open_objects_input
 from batchwright.runner.row_files import digest_of_files
-from batchwright.runner.sniff import InputFormat, fields_of_first, format_of, refuse_foreign, refuse_one_object
-from batchwright.runner.spool import HEAD_BYTES, Input, open_input, opened
-from batchwright.runner.validation import Collector, ValidationReport, refuse
+from batchwright.runner.sniff import TYPED, InputFormat, fields_of_first, format_of, refuse_foreign, refuse_one_object
+from batchwright.runner.spool import HEAD_BYTES, Input, files_of, open_input, opened
+from batchwright.runner.validation import Collector, ValidationReport, empty, refuse, without_rows
 from batchwright.wire.json_text import BOM
 from batchwright.wire.line_reader import LongLine, read_lines
 from batchwright.wire.problems import Problem
@@ -62,7 +63,7 @@ def open_source(
     InputRefused (empty, one JSON array, a foreign format).
     """
     # Rows of the library are as `spool` writes them: a text that is no JSON is a bad row and no table's header.
-    known = None if isinstance(source, str | Path) else InputFormat.JSONL
+    known = None if isinstance(source, str | Path) or is_frame(source) or files_of(source) else InputFormat.JSONL
     found = _open_input(source, spool_dir, stdin, objects)
     try:
         return Source(found, _name_of(source), options, format=known, skip_invalid=skip_invalid, spool_dir=spool_dir)
@@ -115,6 +116,10 @@ class Source:
         """A table begins with a byte-order mark."""
         self.guessed = ""
         """A table's column that is sent because no --prompt says what to ask; empty elsewhere."""
+        self.arrow_schema = ""
+        """A typed table's columns, as `BatchSpec` keeps them."""
+        self._note = ""
+        """How a typed table of requests is read."""
         self._input = found
         self._options = options
         self._skip_invalid = skip_invalid
@@ -131,6 +136,12 @@ class Source:
             if self.columns and not skip_invalid:
                 # A template that does not fit the first row fits none: said once, not once a row.
                 decoder.find_templates(self.columns)
+        elif self.format in TYPED:
+            if not head:
+                raise empty(name, 0)
+            with opened(found) as file, typed_rows(file, self.name, self.format, options) as (_, typed):
+                self.columns, self.guessed = typed.columns, typed.guessed
+                self.arrow_schema, self._note = typed.kept_text, typed.note
         else:
             with opened(found) as file:
                 table = self._open_table(file)
@@ -167,6 +178,8 @@ class Source:
         """What a person should know of how this input is read: a guess, with the way to say it otherwise."""
         if self.format is InputFormat.ARRAY:
             return (f"{self.name} is one JSON array: line 3 stands for its third row.",)
+        if self._note:
+            return (self._note,)
         if self.guessed in ("", "prompt"):  # a column of that name is no guess
             return ()
         return (
@@ -207,7 +220,7 @@ class Source:
                     row.finding, row.lane = finding, ""
                     row.row.body = row.row.body[:KEPT_LINE_BYTES]
                 if row.finding is not None:
-                    row.finding = self._placed(row.finding)
+                    row.finding = placed(row.finding, self._input.marks)
             yield rows
 
     def look(self) -> Iterator[list[SourceRow]]:
@@ -260,10 +273,11 @@ class Source:
             if self.left_out.count:
                 raise InputRefused(f"{self.name}: {self.left_out.texts(0)[0]}")
             if self.format is InputFormat.ARRAY:
-                raise _without_rows(self.name, "is an array without rows")
+                raise without_rows(self.name, "is an array without rows")
             if self.format is InputFormat.JSONL:
-                raise _empty(self.name, self.lines)
-            raise _without_rows(self.name, "has a header and nothing below it")
+                raise empty(self.name, self.lines)
+            what = "is a table without rows" if self.format in TYPED else "has a header and nothing below it"
+            raise without_rows(self.name, what)
 
     def _chunked(self, found: Iterator[SourceRow]) -> Iterator[list[SourceRow]]:
         """Rows in chunks, as many as --limit allows; counts them."""
@@ -291,6 +305,8 @@ class Source:
                 return self._read_array(file)
             case InputFormat.CSV | InputFormat.TSV:
                 return self._read_table(file)
+            case InputFormat.PARQUET | InputFormat.ARROW | InputFormat.ARROW_STREAM:
+                return self._read_typed(file)
             case _:
                 assert_never(self.format)
 
@@ -325,12 +341,19 @@ class Source:
             else:
                 yield row
 
+    def _read_typed(self, file: BinaryIO) -> Iterator[SourceRow]:
+        with typed_rows(file, self.name, self.format, self._options) as (table, rows):
+            for batch in table.batches:
+                for row in rows.rows(batch, self.lines + 1):
+                    self.lines += 1
+                    yield row
+
     def _open_table(self, file: BinaryIO) -> TableDecoder:
         try:
             delimiter = "\t" if self.format is InputFormat.TSV else ""
             return TableDecoder(self._text_lines(file), self._options, delimiter=delimiter)
         except EmptyTable:
-            raise _empty(self.name, 0) from None
+            raise empty(self.name, 0) from None
         except BadTable as error:
             raise BadTable(f"{self.name}: {error}") from None
 
@@ -399,44 +422,12 @@ class Source:
                     collector.repeat(row, finding)
 
     def _report(self, collector: Collector) -> ValidationReport:
-        return ValidationReport(
-            name=self.name,
-            lines=self.lines,
-            rows=self.rows,
-            blank=self.blank,
-            left_out=self.left_out.count,
-            refused=collector.refused,
-            body_bytes=collector.body_bytes,
-            findings=tuple(map(self._placed, collector.first_findings())),
-            total=collector.total,
-            by_code=dict(collector.by_code),
-            lanes={name: count for name, count in collector.lanes.items() if count > 0},
-            endpoints={name: count for name, count in collector.endpoints.items() if count > 0},
-            columns=self.columns,
-        )
-
-    def _placed(self, finding: Finding) -> Finding:
-        """With the file that its line is in, where there are several."""
-        marks = self._input.marks
-        at = bisect_right(marks, finding.line, key=lambda mark: mark.line) - 1
-        if at < 0:
-            return finding
-        mark = marks[at]
-        own_line = finding.line - mark.line + mark.own_line
-        return replace(finding, message=f"{finding.message} ({mark.name}, line {own_line:,})")
+        counted = collector.report(self.name, self._input.marks)
+        return replace(counted, lines=self.lines, rows=self.rows, blank=self.blank, left_out=self.left_out.count, columns=self.columns)
 
 
 def _long_line(line: LongLine, limit: int) -> Problem:
     return Problem("row_too_large", f"the line has {line.size:,} bytes; a row may have at most {limit:,}")
-
-
-def _empty(name: str, lines: int) -> InputRefused:
-    return _without_rows(name, "is empty" if not lines else f"has {lines:,} lines, all of them blank")
-
-
-def _without_rows(name: str, what: str) -> InputRefused:
-    message = f"{what}; expected at least one row"
-    return InputRefused(f"{name} {message}", (Finding(line=1, code="empty_file", message=message),))
 
 
 def _name_of(source: str | Path | Iterable[object]) -> str:

@@ -22,8 +22,10 @@ from typing import BinaryIO, Protocol, cast
 import msgspec
 
 from batchwright.core.errors import StoreError, UsageError
+from batchwright.runner.arrow_extra import is_frame, need_pyarrow
 from batchwright.runner.blocks import BlocksReader
 from batchwright.runner.compression import decompressed
+from batchwright.runner.dataset_folder import files_of_dataset
 from batchwright.runner.joining import COPY_BYTES, Part, PartMark, joined
 from batchwright.wire.json_text import whole_characters
 
@@ -130,7 +132,7 @@ class JoinedFiles:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._files = [FileInput(path) for path in paths]
-        self._parts = [Part(str(path), partial(_blocks_of, path)) for path in paths]
+        self._parts = [Part(str(path), partial(_blocks_of, path), path) for path in paths]
         self.marks: list[PartMark] = []
         self._digest = ""
 
@@ -149,6 +151,14 @@ class JoinedFiles:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def files_of(source: object) -> list[Path]:
+    """The files that together are one input: a list of them, a pattern's, or those of a dataset's folder; none for any
+    other input. Raises UsageError for a pattern or a folder that names none."""
+    if isinstance(source, list | tuple):
+        return list(source) if source and all(isinstance(path, Path) for path in source) else []
+    return files_of_dataset(source) or files_of_pattern(source)
 
 
 def files_of_pattern(source: object) -> list[Path]:
@@ -172,15 +182,21 @@ def fits_pattern(path: Path, pattern: str) -> bool:
 
 def open_input(source: str | Path | Iterable[object], spool_dir: Path | None, stdin: BinaryIO) -> Input:
     """Raises UsageError for what is not there, cannot be read or is no rows at all."""
+    if is_frame(source):
+        need_pyarrow(f"a {type(source).__name__}")
+        from batchwright.runner.arrow_files import frame_blocks
+
+        return CopiedInput(frame_blocks(source), spool_dir)
     if isinstance(source, Mapping | bytes):
         raise UsageError(f"rows must be a list or an iterator of rows, got one {type(source).__name__}")
+    paths = files_of(source)
     if not isinstance(source, str | Path):
-        return CopiedInput(encode_rows(source), spool_dir)
+        return _joined_files(paths) if paths else CopiedInput(encode_rows(source), spool_dir)
     if str(source) == "-":
         return CopiedInput(_blocks(stdin), spool_dir)
     try:
-        if paths := files_of_pattern(source):
-            return JoinedFiles(paths)
+        if paths:
+            return _joined_files(paths)
         path = Path(source)
         mode = path.stat().st_mode
         if stat.S_ISREG(mode):
@@ -196,9 +212,19 @@ def open_input(source: str | Path | Iterable[object], spool_dir: Path | None, st
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     raise UsageError(
-        f"{path} is a folder; expected a rows file (.jsonl, .csv, either also .gz or .zst), or a pattern for several "
-        f"({path / '*.jsonl'})"
+        f"{path} is a folder; expected a rows file (.jsonl, .csv, .parquet, .arrow, also .gz or .zst), a pattern for "
+        f"several ({path / '*.jsonl'}), or the folder of a saved dataset"
     )
+
+
+def _joined_files(paths: Sequence[Path]) -> JoinedFiles:
+    """Raises UsageError for one that is not there or may not be read."""
+    for path in paths:
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be read: {error.strerror or error}; expected a rows file") from error
+    return JoinedFiles(paths)
 
 
 def digest_file(path: Path) -> str:

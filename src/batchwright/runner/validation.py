@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
 from batchwright.core.errors import Finding, InputRefused
 from batchwright.core.rows import SourceRow
+from batchwright.runner.joining import PartMark, placed
 
 MAX_FINDINGS = 1_000
 """Kept and shown; the others are counted by code."""
@@ -98,6 +99,23 @@ class Collector:
         if len(kept) > 2 * MAX_FINDINGS:
             self.first_findings()
 
+    def report(self, name: str, marks: Sequence[PartMark]) -> ValidationReport:
+        """What was added up; lines, rows and columns are the reader's to fill in."""
+        return ValidationReport(
+            name=name,
+            lines=0,
+            rows=0,
+            blank=0,
+            refused=self.refused,
+            body_bytes=self.body_bytes,
+            findings=tuple(placed(finding, marks) for finding in self.first_findings()),
+            total=self.total,
+            by_code=dict(self.by_code),
+            lanes={lane: count for lane, count in self.lanes.items() if count > 0},
+            endpoints={endpoint: count for endpoint, count in self.endpoints.items() if count > 0},
+            columns=(),
+        )
+
     def first_findings(self) -> tuple[Finding, ...]:
         self.findings.sort(key=_line)
         del self.findings[MAX_FINDINGS:]
@@ -128,3 +146,12 @@ def refuse(report: ValidationReport) -> InputRefused:
         report.findings,
         report.total,
     )
+
+
+def empty(name: str, lines: int) -> InputRefused:
+    return without_rows(name, "is empty" if not lines else f"has {lines:,} lines, all of them blank")
+
+
+def without_rows(name: str, what: str) -> InputRefused:
+    message = f"{what}; expected at least one row"
+    return InputRefused(f"{name} {message}", (Finding(line=1, code="empty_file", message=message),))

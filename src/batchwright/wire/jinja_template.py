@@ -85,6 +85,11 @@ class JinjaTemplate:
     def has_system(self) -> bool:
         return "system" in self._messages
 
+    @property
+    def used(self) -> frozenset[str]:
+        """Names that it cannot do without."""
+        return frozenset(self._used)
+
     def check(self, columns: Sequence[str]) -> None:
         """Raises UsageError for a name that is none of these, unless the template asks whether it is there."""
         for name in sorted(self._used - set(columns), key=lambda name: self._lines[name]):

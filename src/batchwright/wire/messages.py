@@ -39,6 +39,13 @@ class MessageMaker:
             if name not in columns:
                 raise UsageError(f"--image: there is no column {clip(name)!r}; the input has {listed(columns)}")
 
+    @property
+    def used(self) -> frozenset[str]:
+        """The columns that it names; of a template file those that it cannot do without."""
+        texts = (self._prompt, self._system)
+        found = {name for text in texts if text is not None for name in text.columns}
+        return frozenset(found if self._jinja is None else found | self._jinja.used)
+
     def make(self, columns: Mapping[str, str], values: Mapping[str, object], urls: Sequence[str] = ()) -> bytes:
         """A JSON array. `values` are what the columns are before they are text, `urls` pictures. Raises Unfillable."""
         system = self._system.fill(columns) if self._system is not None else ""

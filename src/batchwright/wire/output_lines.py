@@ -14,10 +14,20 @@ class OutputFormat(StrEnum):
     INFRAI = "infrai"
     OPENAI = "openai"
     CSV = "csv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    FEATHER = "feather"
+
+
+TYPED = frozenset({OutputFormat.PARQUET, OutputFormat.ARROW, OutputFormat.FEATHER})
+"""Tables whose columns have types: written batch by batch (`wire.arrow_lines`), not line by line."""
+TABLES = TYPED | {OutputFormat.CSV}
+"""What the input's own columns stand in."""
 
 
 def line_writer(form: OutputFormat, batch_id: str, spec: BatchSpec) -> tuple[bytes, Callable[[RowView], bytes]]:
-    """The head, and the writer of a row's line with its line end. A writer is for one file and one thread at a time."""
+    """The head, and the writer of a row's line with its line end, of a form that has lines; it is for one file and one
+    thread at a time."""
     match form:
         case OutputFormat.INFRAI:
             from batchwright.wire.results import infrai_line
@@ -42,6 +52,8 @@ def line_writer(form: OutputFormat, batch_id: str, spec: BatchSpec) -> tuple[byt
                 schema=schema,
             )
             return table.header(), table.line
+        case OutputFormat.PARQUET | OutputFormat.ARROW | OutputFormat.FEATHER:
+            raise ValueError(f"{form.value} has no lines")
         case _:
             assert_never(form)
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from batchwright.core.errors import UsageError
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
+from batchwright.wire.column_names import listed
 from batchwright.wire.problems import Problem
 from batchwright.wire.row_shapes import MAX_CUSTOM_ID_CHARS
 from batchwright.wire.rows import RowDecoder
@@ -63,7 +64,7 @@ class TableDecoder:
             header = next(self._reader)
         except csv.Error as error:
             raise BadTable(f"the header cannot be read as CSV: {error}") from error
-        self.columns: tuple[str, ...] = _check_header(header)
+        self.columns: tuple[str, ...] = check_names(header)
         self.guessed = "" if options.makes_prompts else _default_column(self.columns)
         """The column that is sent because no --prompt says otherwise; empty where one does."""
         self._options = replace(options, prompt=f"{{{self.guessed}}}") if self.guessed else options
@@ -140,7 +141,8 @@ def _find_delimiter(header: str) -> str:
     return max(DELIMITERS, key=outside.count)
 
 
-def _check_header(header: list[str]) -> tuple[str, ...]:
+def check_names(header: list[str]) -> tuple[str, ...]:
+    """A table's columns. Raises BadTable unless each has a name of its own."""
     if len(header) > MAX_COLUMNS:
         raise BadTable(f"the header has {len(header):,} columns; at most {MAX_COLUMNS:,} are allowed")
     empty = [position for position, name in enumerate(header, start=1) if not name.strip()]
@@ -158,9 +160,8 @@ def _default_column(columns: tuple[str, ...]) -> str:
     for name in PROMPT_COLUMNS:
         if name in columns:
             return name
-    listed = ", ".join(f"{{{name}}}" for name in columns[:40])
     raise BadTable(
         f"read as a table, whose first line names its columns; none is called {', '.join(PROMPT_COLUMNS)}, so say what "
         f"to ask: "
-        f"--prompt 'One word sentiment: {{{columns[-1]}}}'. The columns are: {listed}"
+        f"--prompt 'One word sentiment: {{{columns[-1]}}}'. The columns are: {listed(columns, '{{{}}}')}"
     )

@@ -15,13 +15,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from batchwright.core import row_map
-from batchwright.core.failures import KINDS, Flag
 from batchwright.core.rows import RowView
+from batchwright.wire.answer_fields import answer_fields
 from batchwright.wire.answer_values import parsed_text
 from batchwright.wire.json_text import BOM, whole_characters
-from batchwright.wire.reply import NULL, read_reply
-from batchwright.wire.results import cost_text, failure_message, kind_of_end
+from batchwright.wire.reply import NULL
+from batchwright.wire.results import cost_text
 from batchwright.wire.schema_shape import properties_of
 
 ADDED = (
@@ -46,7 +45,8 @@ REUSED = "reused_from"
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
-_read_columns = msgspec.json.Decoder(dict[str, str]).decode
+read_columns = msgspec.json.Decoder(dict[str, str | None]).decode
+"""A row's own columns by name; None where a typed table has null."""
 _read_any = msgspec.json.Decoder().decode
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NULL = msgspec.Raw(NULL)
@@ -70,20 +70,11 @@ class TableLines:
         """`schema`: the batch's, as JSON; empty: it has none."""
         self._own = tuple(columns)
         self._reused, self._shares = reused, shares
-        taken_names = (*(self._own or WITHOUT_COLUMNS), SHARES, REUSED, *ADDED)
-        self._parsed = ParsedColumns(schema, taken_names) if schema else None
-        first = (*(self._own or WITHOUT_COLUMNS), *(self._parsed.names if self._parsed is not None else ()))
-        taken = set(first)
-        added = []
-        for name in (*((SHARES,) if shares else ()), *((REUSED,) if reused else ()), *ADDED):
-            free = name
-            number = 2
-            while free in taken:
-                free = f"{name}_{number}"
-                number += 1
-            taken.add(free)
-            added.append(free)
-        self.names: tuple[str, ...] = (*first, *added)
+        own = self._own or WITHOUT_COLUMNS
+        self._parsed = ParsedColumns(schema, (*own, SHARES, REUSED, *ADDED)) if schema else None
+        first = (*own, *(self._parsed.names if self._parsed is not None else ()))
+        before = (*((SHARES,) if shares else ()), *((REUSED,) if reused else ()))
+        self.names: tuple[str, ...] = (*first, *free_names((*before, *ADDED), first))
         self._sink = _Sink()
         self._mark = BOM if mark else b""
         self._write = csv.writer(self._sink, delimiter=delimiter, lineterminator="\r\n").writerow
@@ -94,8 +85,8 @@ class TableLines:
     def line(self, view: RowView) -> bytes:
         """One record, with its line end; a text with line breaks makes it more than one physical line."""
         if self._own:
-            kept = _read_columns(view.input.columns) if view.input.columns else {}
-            fields = [kept.get(name, "") for name in self._own]
+            kept = read_columns(view.input.columns) if view.input.columns else {}
+            fields = [kept.get(name) or "" for name in self._own]
         else:
             fields = [str(view.request_index), view.input.custom_id or ""]
         if self._parsed is not None:
@@ -144,30 +135,29 @@ class _Sink:
         self.text = text
 
 
+def free_names(wanted: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """What added columns are called beside the input's own: `answer`, or `answer_2` where that is one of those."""
+    used, found = set(taken), []
+    for name in wanted:
+        free, number = name, 2
+        while free in used:
+            free, number = f"{name}_{number}", number + 1
+        used.add(free)
+        found.append(free)
+    return found
+
+
 def _added(view: RowView) -> list[str]:
     record = view.record
-    answer = finish_reason = flag = kind_name = code = message = ""
-    if record is not None and row_map.is_success(view.byte):
-        reply = read_reply(record.body)
-        answer = _text(bytes(reply.content))
-        finish_reason = _text(bytes(reply.finish_reason))
-        found = row_map.BYTE_FLAGS[view.byte]
-        flag = "" if found is Flag.PLAIN else found.value
-    elif row_map.is_end(view.byte):
-        kind = kind_of_end(view)
-        kind_name, code, message = kind.value, KINDS[kind].code, failure_message(view, kind)
-        if record is not None and record.code:
-            code = record.code
-    else:
-        kind_name = row_map.name_of(view.byte)
+    said = answer_fields(view)
     cost = cost_text(record)
     return [
-        _harmless(answer),
-        _harmless(finish_reason),
-        flag,
-        kind_name,
-        _harmless(code),
-        _harmless(message),
+        _harmless(said.answer),
+        _harmless(said.finish_reason),
+        said.flag,
+        said.error_kind,
+        _harmless(said.error_code),
+        _harmless(said.error_message),
         _tokens(record.prompt_tokens if record is not None else -1),
         _tokens(record.completion_tokens if record is not None else -1),
         "" if cost == NULL else cost.decode(),

@@ -41,7 +41,7 @@ class Template:
         if not self._parts and not constant:
             raise UsageError(
                 f"{option} {_shown(text)} names no column, so every row would get the same prompt; "
-                f"write a column's name in single braces: {_listed(columns)}"
+                f"write a column's name in single braces: {listed(columns)}"
             )
         self._parts.append(("".join(literal) + text[end:], ""))
         self.columns: tuple[str, ...] = tuple(dict.fromkeys(column for _, column in self._parts if column))

@@ -64,6 +64,7 @@ def _spec(ask: Ask, source: BatchStatus, call: RetryCall) -> BatchSpec:
         input_digest="",
         options={},
         csv_columns=(),
+        arrow_schema="",
         destinations=ask.service.destinations,
         routes=ask.service.routes,
         gate=source.spec.gate if call.gate else GateRule.OFF,

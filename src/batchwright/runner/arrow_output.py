@@ -1,0 +1,84 @@
+"""Answers as a typed table: Parquet, or Arrow's IPC file (Feather is the same, compressed).
+
+Rows are gathered until a row group is full, so that memory does not grow with their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from batchwright.core.endpoints import EMBEDDINGS
+from batchwright.core.rows import RowView
+from batchwright.ports.batches import BatchStatus
+from batchwright.runner.arrow_files import Collected
+from batchwright.wire.arrow_lines import ADDED, ArrowLines
+from batchwright.wire.output_lines import OutputFormat
+
+GROUP_ROWS = 20_000
+GROUP_BYTES = 16 * 1024 * 1024
+"""A row group ends at either bound: enough for a reader to skip by, and all that is held of a file. An IPC file's
+record batches are cut the same way."""
+FEW_VALUES = ("finish_reason", "flag", "error_kind", "error_code", "vendor", "answer_model")
+"""Added columns that say the same again and again, and are written as a dictionary."""
+
+
+class TypedRows:
+    """Writes one file; what it returns are the file's next bytes."""
+
+    def __init__(self, form: OutputFormat, status: BatchStatus) -> None:
+        self._form, self._status = form, status
+        self._lines: ArrowLines | None = None
+        self._writer: Any = None
+        self._collected = Collected()
+        self._held: list[Any] = []
+        self._held_rows = self._held_bytes = 0
+
+    head = b""
+
+    def rows(self, views: Sequence[RowView]) -> bytes:
+        lines = self._lines or self._begin(views)
+        batch = lines.batch(views)
+        self._held.append(batch)
+        self._held_rows += batch.num_rows
+        self._held_bytes += batch.nbytes
+        if self._held_rows >= GROUP_ROWS or self._held_bytes >= GROUP_BYTES:
+            self._write_group()
+        return self._collected.take()
+
+    def end(self) -> bytes:
+        if self._writer is None:
+            self._begin(())
+        self._write_group()
+        self._writer.close()
+        return self._collected.take()
+
+    def _begin(self, views: Sequence[RowView]) -> ArrowLines:
+        """A file has one schema. One endpoint a batch, so that its first rows say whether there are embeddings, unless
+        it was allowed several."""
+        spec = self._status.spec
+        embeddings = spec.mixed_endpoints or any(view.input.endpoint == EMBEDDINGS for view in views)
+        self._lines = ArrowLines(self._status.batch_id, spec, embeddings=embeddings)
+        self._writer = _writer(self._form, self._collected, self._lines.schema)
+        return self._lines
+
+    def _write_group(self) -> None:
+        if not self._held:
+            return
+        table = pa.Table.from_batches(self._held)
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
+        if self._form is OutputFormat.PARQUET:
+            self._writer.write_table(table, row_group_size=table.num_rows)
+        else:
+            self._writer.write_table(table.combine_chunks())
+
+
+def _writer(form: OutputFormat, out: Any, schema: Any) -> Any:
+    if form is OutputFormat.PARQUET:
+        few = [name for name in schema.names if name in FEW_VALUES and name in ADDED]
+        return pq.ParquetWriter(out, schema, compression="zstd", use_dictionary=few)
+    compression = "lz4" if form is OutputFormat.FEATHER else None
+    return pa.ipc.new_file(out, schema, options=pa.ipc.IpcWriteOptions(compression=compression))
