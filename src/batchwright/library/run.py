@@ -145,11 +145,12 @@ _OURS = {
 def run(source: str | Path | Iterable[object], **options: Unpack[Options]) -> Results:
     """Sends rows as one batch and returns when it has ended.
 
-    `source`: the path of a rows file, the URL of an object (`s3://bucket/rows.jsonl`, or a prefix that ends with a
-    slash), or rows (dicts, or one JSON object each as text or bytes). The same rows with the
-    same options again go on with an unfinished batch, and of a complete one give the results without sending anything;
-    `fresh=True` starts anew. May be called where an event loop runs already (a notebook): it then works in a thread and
-    a loop of its own, and `await run_async(...)` in the one that runs.
+    `source`: the path of a rows file, or a list of them, the URL of an object (`s3://bucket/rows.jsonl`, or a prefix
+    that ends with a slash), rows (dicts, or one JSON object each as text or bytes), or a table: whatever gives itself
+    as Arrow data, as frames of pandas and polars and pyarrow's tables do. The same rows with the same options again go
+    on with an unfinished batch, and of a complete one give the results without sending anything; `fresh=True` starts
+    anew. May be called where an event loop runs already (a notebook): it then works in a thread and a loop of its own,
+    and `await run_async(...)` in the one that runs.
 
     A bad row is a result with `ok` False, never an exception, unless `raise_on_failure`. Raises InputRefused and
     UsageError before anything is sent, BatchPaused where it cannot go on now (the text says why), KeyboardInterrupt.

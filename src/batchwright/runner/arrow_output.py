@@ -11,11 +11,10 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from batchwright.core.endpoints import EMBEDDINGS
 from batchwright.core.rows import RowView
 from batchwright.ports.batches import BatchStatus
 from batchwright.runner.arrow_files import Collected
-from batchwright.wire.arrow_lines import ADDED, ArrowLines
+from batchwright.wire.arrow_lines import ADDED, ArrowLines, has_embeddings
 from batchwright.wire.output_lines import OutputFormat
 
 GROUP_ROWS = 20_000
@@ -57,10 +56,9 @@ class TypedRows:
         return self._collected.take()
 
     def _begin(self, views: Sequence[RowView]) -> ArrowLines:
-        """A file has one schema. One endpoint a batch, so that its first rows say whether there are embeddings, unless
-        it was allowed several."""
+        """A file has one schema, known from its first rows."""
         spec = self._status.spec
-        embeddings = spec.mixed_endpoints or any(view.input.endpoint == EMBEDDINGS for view in views)
+        embeddings = has_embeddings(spec, views)
         self._lines = ArrowLines(self._status.batch_id, spec, embeddings=embeddings)
         self._writer = _writer(self._form, self._collected, self._lines.schema)
         return self._lines

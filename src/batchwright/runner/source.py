@@ -423,7 +423,14 @@ class Source:
 
     def _report(self, collector: Collector) -> ValidationReport:
         counted = collector.report(self.name, self._input.marks)
-        return replace(counted, lines=self.lines, rows=self.rows, blank=self.blank, left_out=self.left_out.count, columns=self.columns)
+        return replace(
+            counted,
+            lines=self.lines,
+            rows=self.rows,
+            blank=self.blank,
+            left_out=self.left_out.count,
+            columns=self.columns,
+        )
 
 
 def _long_line(line: LongLine, limit: int) -> Problem:

@@ -100,12 +100,13 @@ class Collector:
             self.first_findings()
 
     def report(self, name: str, marks: Sequence[PartMark]) -> ValidationReport:
-        """What was added up; lines, rows and columns are the reader's to fill in."""
+        """What was added up; lines, rows, what was left out and columns are the reader's to fill in."""
         return ValidationReport(
             name=name,
             lines=0,
             rows=0,
             blank=0,
+            left_out=0,
             refused=self.refused,
             body_bytes=self.body_bytes,
             findings=tuple(placed(finding, marks) for finding in self.first_findings()),

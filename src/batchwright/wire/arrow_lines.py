@@ -103,6 +103,12 @@ class ArrowLines:
         return arrays
 
 
+def has_embeddings(spec: BatchSpec, first: Sequence[RowView]) -> bool:
+    """Whether a batch's table needs their columns. It has one endpoint, that of its first rows, unless it was allowed
+    several."""
+    return spec.mixed_endpoints or any(view.input.endpoint == EMBEDDINGS for view in first)
+
+
 def own_fields(spec: BatchSpec) -> list[Any]:
     """The input's own columns, as they are kept; none where it was no table."""
     if spec.arrow_schema:

@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from batchwright.core.column_names import listed
 from batchwright.core.errors import UsageError
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
 from batchwright.wire.arrow_types import Array, Schema, UnkeptType, holds_binary, kept_field, kept_type, schema_text
 from batchwright.wire.arrow_values import as_kept, plain_values, texts_of
-from batchwright.wire.column_names import listed
 from batchwright.wire.json_text import kind_of
 from batchwright.wire.problems import Problem
 from batchwright.wire.row_shapes import encode
@@ -74,8 +74,8 @@ class ArrowRows:
 
     def __init__(self, schema: Schema, options: RowOptions) -> None:
         self.columns: tuple[str, ...] = check_names(schema.names)
-        self.kept_text = schema_text(pa.schema([kept_column(field) for field in schema]))
-        """Its columns' types, as `BatchSpec` keeps them."""
+        kept = [kept_column(field) for field in schema]
+        self._selected = tuple(options.select) or self.columns
         self.sent: tuple[str, ...] = () if options.makes_prompts else _request_columns(self.columns)
         """Columns that make each row a request; empty: a template is filled."""
         self.guessed = "" if options.makes_prompts or self.sent else _default_column(self.columns)
@@ -83,9 +83,12 @@ class ArrowRows:
         options = replace(options, prompt=f"{{{self.guessed}}}") if self.guessed else options
         self.decoder = RowDecoder(options)
         self._most = options.max_row_bytes
-        self._wants_values = options.template is not None
+        self._wants_values = options.template is not None or bool(options.where)
         if not self.sent:
+            self.decoder.check_columns(self.columns)
             self._refuse_binary(schema)
+        self.kept_text = schema_text(pa.schema([kept[self._at(name)] for name in self._selected]))
+        """The types of the columns that are kept, as `BatchSpec` keeps them."""
 
     @property
     def note(self) -> str:
@@ -105,7 +108,11 @@ class ArrowRows:
             found = self._requests(batch, texts, first) if self.sent else self._filled(batch, texts, first)
         except UnicodeDecodeError as error:
             raise BadTable(f"a string between rows {first:,} and {first + batch.num_rows - 1:,}: {error}") from None
-        for row, columns in zip(found, _kept_columns(self.columns, texts), strict=True):
+        kept = _kept_columns(self._selected, [texts[self._at(name)] for name in self._selected])
+        for row, columns in zip(found, kept, strict=True):
+            if row.left_out is not None:
+                yield row
+                continue
             if len(columns) > self._most:
                 message = f"the row has {len(columns):,} bytes; a row may have at most {self._most:,}"
                 yield self.decoder.refuse(b"", row.row.line, [Problem("row_too_large", message)])

@@ -13,10 +13,10 @@ import csv
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from batchwright.core.column_names import listed
 from batchwright.core.errors import UsageError
 from batchwright.core.row_options import RowOptions
 from batchwright.core.rows import SourceRow
-from batchwright.wire.column_names import listed
 from batchwright.wire.problems import Problem
 from batchwright.wire.row_shapes import MAX_CUSTOM_ID_CHARS
 from batchwright.wire.rows import RowDecoder
