@@ -4,6 +4,7 @@
     python tools/prove.py kills --rows 20000     one of: plain, kills, outage
     python tools/prove.py postgres --rounds 50   two services and three workers on one PostgreSQL, killed by chance
     python tools/prove.py resume --rows 1000000  how soon a worker of that batch, killed and begun anew, sends again
+    python tools/prove.py formats --rows 1000000 every form of file goes round, with the peak memory of each run
 
 The vendor is the tests' own scripted one, in a process of its own. It echoes the last word of each row and fails 5% of
 all requests: 429 without a wait, 500, and a connection dropped after the request was read.
@@ -14,6 +15,7 @@ all requests: 429 without a wait, 500, and a connection dropped after the reques
     outage    on the way it refuses connections for a minute, then it answers only 503 for another
     resume    on one PostgreSQL: `work` is killed and begun anew in the same place, five times; from the start of the
               process to its first request must be 3 s at most, in the middle of five
+    formats   each form in, out, and in again; the word of each row must come back (`tools/prove_formats.py`)
 
 Each other form must end with exit code 0 and one line for each row, in order, `ok`, with the row's own word. Prints a
 line for each form; exits 1 if any of them does not hold.
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -53,7 +56,7 @@ LOOK_S = 0.02
 def main() -> int:
     parser = argparse.ArgumentParser(description="Shows that nothing is lost.")
     parser.add_argument(
-        "form", nargs="*", metavar="{plain,kills,outage,postgres,resume}", help="default: the first three"
+        "form", nargs="*", metavar="{plain,kills,outage,postgres,resume,formats}", help="default: the first three"
     )
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--outage-s", type=float, default=OUTAGE_S, help="length of each half of the outage")
@@ -69,6 +72,9 @@ def _prove_one(form: str, given: argparse.Namespace) -> bool:
             return _prove_postgres(given.rounds)
         case "resume":
             return _prove_resume(given.rows)
+        case "formats":
+            prove = (sys.executable, str(Path(__file__).with_name("prove_formats.py")), "--rows", str(given.rows))
+            return subprocess.run(prove, check=False).returncode == 0
         case _:
             return _prove(form, given.rows, given.outage_s)
 

@@ -105,6 +105,17 @@ def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         results.to_arrow()
 
 
+def test_a_table_out_imports_no_pandas(tmp_path: Path) -> None:
+    pq.write_table(every_type(), tmp_path / "in.parquet")
+    program = (
+        "import sys, batchwright\n"
+        "batchwright.run('in.parquet', output='out.parquet', prompt='{text}', model='m', simulate=True, home='.',"
+        " progress='none')\n"
+        "assert not {'pandas', 'polars'} & sys.modules.keys()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+
+
 def test_a_frame_library_that_is_not_given_is_not_imported(tmp_path: Path) -> None:
     program = (
         "import sys, batchwright\n"

@@ -128,6 +128,7 @@ def every_type() -> Any:
         "clock": pa.array([noon.time(), None, dt.time()], pa.time64("us")),
         "moment": pa.array([noon, None, dt.datetime(2026, 1, 1)], pa.timestamp("ns")),
         "zoned": pa.array([noon, None, noon], pa.timestamp("ms", "Europe/Berlin")),
+        "utc": pa.array([noon, None, noon], pa.timestamp("us", "UTC")),
         "span": pa.array([dt.timedelta(seconds=90), None, dt.timedelta(milliseconds=-5)], pa.duration("ms")),
         "bytes": pa.array([b"\0\xff", None, b""]),
         "list": pa.array([[1, None], None, []], pa.list_(pa.int32())),

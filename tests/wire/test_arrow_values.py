@@ -52,6 +52,7 @@ def test_what_a_prompt_says() -> None:
         "clock": "12:30:15.25",
         "moment": "2026-03-01T12:30:15.25",
         "zoned": "2026-03-01T13:30:15.25+01:00",
+        "utc": "2026-03-01T12:30:15.25Z",
         "span": "PT90S",
         "bytes": "AP8=",
         "list": "[1,null]",

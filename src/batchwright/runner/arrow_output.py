@@ -5,7 +5,7 @@ Rows are gathered until a row group is full, so that memory does not grow with t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -18,7 +18,7 @@ from batchwright.wire.arrow_lines import ADDED, ArrowLines, has_embeddings
 from batchwright.wire.output_lines import OutputFormat
 
 GROUP_ROWS = 20_000
-GROUP_BYTES = 16 * 1024 * 1024
+GROUP_BYTES = 8 * 1024 * 1024
 """A row group ends at either bound: enough for a reader to skip by, and all that is held of a file. An IPC file's
 record batches are cut the same way."""
 FEW_VALUES = ("finish_reason", "flag", "error_kind", "error_code", "vendor", "answer_model")
@@ -40,12 +40,13 @@ class TypedRows:
 
     def rows(self, views: Sequence[RowView]) -> bytes:
         lines = self._lines or self._begin(views)
-        batch = lines.batch(views)
-        self._held.append(batch)
-        self._held_rows += batch.num_rows
-        self._held_bytes += batch.nbytes
-        if self._held_rows >= GROUP_ROWS or self._held_bytes >= GROUP_BYTES:
-            self._write_group()
+        for some in _pieces(views):
+            batch = lines.batch(some)
+            self._held.append(batch)
+            self._held_rows += batch.num_rows
+            self._held_bytes += batch.nbytes
+            if self._held_rows >= GROUP_ROWS or self._held_bytes >= GROUP_BYTES:
+                self._write_group()
         return self._collected.take()
 
     def end(self) -> bytes:
@@ -72,6 +73,17 @@ class TypedRows:
             self._writer.write_table(table, row_group_size=table.num_rows)
         else:
             self._writer.write_table(table.combine_chunks())
+
+
+def _pieces(views: Sequence[RowView]) -> Iterator[Sequence[RowView]]:
+    """Neighbours of a group's bytes together: a column of large answers has room for 2 GiB in one batch."""
+    begin = size = 0
+    for position, view in enumerate(views):
+        size += len(view.input.columns) + (len(view.record.body) if view.record is not None else 0)
+        if size > GROUP_BYTES and position > begin:
+            yield views[begin:position]
+            begin, size = position, 0
+    yield views[begin:]
 
 
 def _writer(form: OutputFormat, out: Any, schema: Any) -> Any:

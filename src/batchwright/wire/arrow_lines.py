@@ -10,7 +10,6 @@ import base64
 import binascii
 from array import array
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -19,9 +18,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from batchwright.core import row_map
 from batchwright.core.batch_spec import BatchSpec
 from batchwright.core.endpoints import EMBEDDINGS
+from batchwright.core.money import usd_text
 from batchwright.core.records import UNKNOWN, Record, known_picousd
 from batchwright.core.rows import RowView
 from batchwright.wire.answer_fields import answer_fields, cell_text
+from batchwright.wire.arrow_build import integers, offsets, strings
 from batchwright.wire.arrow_types import BATCH_ID, Array, Schema, schema_of
 from batchwright.wire.arrow_values import array_of
 from batchwright.wire.json_text import whole_characters
@@ -84,10 +85,10 @@ class ArrowLines:
         if self._reused:
             arrays.insert(0, _strings(record.reused if record is not None else "" for record in records))
         arrays += [
-            pa.array([record.http_status or None if record is not None else None for record in records], pa.int32()),
+            integers([(record.http_status or None) if record is not None else None for record in records], pa.int32()),
             *(_counts(records, name) for name in ("prompt_tokens", "completion_tokens", "cached_tokens")),
-            pa.array([_cost(record) for record in records], COST),
-            pa.array([view.attempts for view in views], pa.int32()),
+            strings([_cost(record) for record in records]).cast(COST),
+            integers([view.attempts for view in views], pa.int32()),
             _strings(record.vendor if record is not None else "" for record in records),
             _strings(cell_text(reply.model) for reply in replies),
             _strings(
@@ -118,23 +119,23 @@ def own_fields(spec: BatchSpec) -> list[Any]:
 
 def _labels(views: Sequence[RowView]) -> list[Array]:
     return [
-        pa.array([view.request_index for view in views], pa.int64()),
-        pa.array([view.input.custom_id for view in views], pa.string()),
+        integers([view.request_index for view in views], pa.int64()),
+        strings([view.input.custom_id for view in views]),
     ]
 
 
 def _strings(texts: Iterable[str]) -> Array:
-    return pa.array([whole_characters(text) if text else None for text in texts], pa.string())
+    return strings([whole_characters(text) if text else None for text in texts])
 
 
 def _counts(records: Sequence[Record | None], name: str) -> Array:
     found = [UNKNOWN if record is None else getattr(record, name) for record in records]
-    return pa.array([None if count == UNKNOWN else count for count in found], pa.int64())
+    return integers([None if count == UNKNOWN else count for count in found], pa.int64())
 
 
-def _cost(record: Record | None) -> Decimal | None:
+def _cost(record: Record | None) -> str | None:
     picousd = known_picousd(record)
-    return None if picousd is None else Decimal(picousd).scaleb(-12)
+    return None if picousd is None else usd_text(picousd)
 
 
 # ---------------------------------------------------------------------------------------------------------- embeddings
@@ -160,7 +161,7 @@ def _vectors(asked: Sequence[bool], answers: Sequence[bytes]) -> list[Array]:
     flat = [vector for vectors in several for vector in vectors or ()]
     return [
         _list_array(single),
-        pa.ListArray.from_arrays(_offsets(several), _list_array(flat), type=VECTORS["embeddings"]),
+        pa.ListArray.from_arrays(_begins(several), _list_array(flat), type=VECTORS["embeddings"]),
     ]
 
 
@@ -193,13 +194,8 @@ _BIG_ENDIAN = array("H", [1]).tobytes()[0] == 0
 def _list_array(vectors: Sequence[array[float] | None]) -> Array:
     data = pa.py_buffer(b"".join(vector.tobytes() for vector in vectors if vector is not None))
     values = pa.Array.from_buffers(pa.float32(), len(data) // 4, [None, data])
-    return pa.ListArray.from_arrays(_offsets(vectors), values, type=VECTOR)
+    return pa.ListArray.from_arrays(_begins(vectors), values, type=VECTOR)
 
 
-def _offsets(lists: Sequence[Sequence[Any] | None]) -> Array:
-    begins: list[int | None] = []
-    end = 0
-    for each in lists:
-        begins.append(None if each is None else end)
-        end += len(each or ())
-    return pa.array([*begins, end], pa.int32())
+def _begins(lists: Sequence[Sequence[Any] | None]) -> Array:
+    return offsets([None if each is None else len(each) for each in lists], pa.int32())

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from batchwright.wire.arrow_build import binaries, booleans, floats, integers, offsets, strings
 from batchwright.wire.arrow_types import Array, Type, is_binary, is_list, is_uuid, kept_type
 
 _encode = msgspec.json.Encoder().encode
@@ -50,7 +51,7 @@ def as_kept(array: Array, kind: Type) -> Array:
     if types.is_map(kind):
         keys, items = _entries(array)
         parts = (as_kept(keys, kind.key_type), as_kept(items, kind.item_type))
-        return pa.MapArray.from_arrays(_offsets(_lengths(array), pa.int32()), *parts, type=kind)
+        return pa.MapArray.from_arrays(offsets(_lengths(array), pa.int32()), *parts, type=kind)
     if types.is_fixed_size_list(kind):
         size = kind.list_size
         values = as_kept(array.values.slice(array.offset * size, len(array) * size), kind.value_type)
@@ -170,7 +171,7 @@ def _entries(array: Array) -> tuple[Array, Array]:
     keys, items = array.keys.slice(first, size), array.items.slice(first, size)
     if array.null_count:  # what stands behind a null is no entry
         valid = zip(array.is_valid().to_pylist(), _spans(array), strict=True)
-        there = pa.array([one for one, each in valid for _ in range(each)], pa.bool_())
+        there = booleans([one for one, each in valid for _ in range(each)])
         keys, items = keys.filter(there), items.filter(there)
     return keys, items
 
@@ -239,17 +240,21 @@ def _moments(array: Array) -> Array:
     if kind.tz is None:
         return wall
     if kind.tz == "UTC":
-        return pc.binary_join_element_wise(wall, "Z", "")
+        return _joined(wall, strings(["Z"])[0])
     # Zones once had offsets with seconds in them, which ISO 8601 has no place for: those moments are told in UTC.
-    minute = 60 * _UNITS_A_SECOND[kind.unit]
+    minute = integers([60 * _UNITS_A_SECOND[kind.unit]], pa.int64())[0]
     utc = array.cast(pa.int64())
     offset = pc.subtract(pc.local_timestamp(array).cast(pa.int64()), utc)
     in_minutes = pc.equal(pc.multiply(pc.divide(offset, minute), minute), offset)
-    there = pc.binary_join_element_wise(wall, pc.strftime(array, "%Ez"), "")
+    there = _joined(wall, pc.strftime(array, "%Ez"))
     if pc.all(in_minutes).as_py() is not False:
         return there
-    plain = pc.binary_join_element_wise(_wall(utc.cast(pa.timestamp(kind.unit)), kind.unit), "Z", "")
+    plain = _joined(_wall(utc.cast(pa.timestamp(kind.unit)), kind.unit), strings(["Z"])[0])
     return pc.if_else(in_minutes, there, plain)
+
+
+def _joined(texts: Array, behind: Any) -> Array:
+    return pc.binary_join_element_wise(texts, behind, strings([""])[0])
 
 
 def _wall(array: Array, unit: str) -> Array:
@@ -284,7 +289,7 @@ def _array(values: Sequence[Any], kind: Type) -> Array:
     if isinstance(kind, pa.BaseExtensionType):
         if is_uuid(kind):
             values = [None if value is None else bytes.fromhex(value.replace("-", "")) for value in values]
-            return pa.ExtensionArray.from_storage(kind, pa.array(values, kind.storage_type))
+            return pa.ExtensionArray.from_storage(kind, binaries(values, kind.storage_type))
         return pa.ExtensionArray.from_storage(kind, _array(values, kind.storage_type))
     if types.is_struct(kind):
         return _struct_array(values, kind)
@@ -293,15 +298,18 @@ def _array(values: Sequence[Any], kind: Type) -> Array:
     if is_list(kind):
         return _list_array(values, kind)
     if types.is_floating(kind):
-        floats = [None if value is None else float(value) for value in values]
-        return pa.array(floats, pa.float32()).cast(kind) if types.is_float16(kind) else pa.array(floats, kind)
+        return floats([None if value is None else float(value) for value in values], kind)
     if is_binary(kind):
-        return pa.array([None if value is None else base64.b64decode(value) for value in values], kind)
+        return binaries([None if value is None else base64.b64decode(value) for value in values], kind)
     if types.is_decimal(kind):
-        return pa.array(values, pa.string()).cast(kind)
+        return strings(values).cast(kind)
     if types.is_temporal(kind):
         return _time_array(values, kind)
-    return pa.array(values, kind)
+    if types.is_integer(kind):
+        return integers(values, kind)
+    if types.is_boolean(kind):
+        return booleans(values)
+    return pa.nulls(len(values)) if types.is_null(kind) else strings(values).cast(kind)
 
 
 def _struct_array(values: Sequence[Any], kind: Type) -> Array:
@@ -313,14 +321,14 @@ def _struct_array(values: Sequence[Any], kind: Type) -> Array:
     for field in fields:
         child = _array([None if value is None else value.get(field.name) for value in values], field.type)
         children.append(child)
-    return pa.StructArray.from_arrays(children, fields=fields, mask=pa.array(missing, pa.bool_()))
+    return pa.StructArray.from_arrays(children, fields=fields, mask=booleans(missing))
 
 
 def _list_array(values: Sequence[Any], kind: Type) -> Array:
     if pa.types.is_fixed_size_list(kind):
         padding = [None] * kind.list_size
         flat = [item for value in values for item in (padding if value is None else value)]
-        mask = pa.array([value is None for value in values], pa.bool_())
+        mask = booleans([value is None for value in values])
         return pa.FixedSizeListArray.from_arrays(_array(flat, kind.value_type), type=kind, mask=mask)
     flat = [item for value in values if value is not None for item in value]
     return _wrapped([None if value is None else len(value) for value in values], _array(flat, kind.value_type), kind)
@@ -330,7 +338,7 @@ def _wrapped(lengths: Sequence[int | None], values: Array, kind: Type) -> Array:
     """Lists of so many of these values each."""
     large = pa.types.is_large_list(kind)
     of = pa.LargeListArray if large else pa.ListArray
-    return of.from_arrays(_offsets(lengths, pa.int64() if large else pa.int32()), values, type=kind)
+    return of.from_arrays(offsets(lengths, pa.int64() if large else pa.int32()), values, type=kind)
 
 
 def _map_array(values: Sequence[Any], kind: Type) -> Array:
@@ -339,29 +347,22 @@ def _map_array(values: Sequence[Any], kind: Type) -> Array:
     keys = _array([key for key, _ in pairs], kind.key_type)
     items = _array([item for _, item in pairs], kind.item_type)
     lengths = [None if value is None else len(value) for value in lists]
-    return pa.MapArray.from_arrays(_offsets(lengths, pa.int32()), keys, items, type=kind)
-
-
-def _offsets(lengths: Sequence[int | None], kind: Type) -> Array:
-    """Where each list begins; null for one that is null."""
-    ends = list(accumulate((length or 0 for length in lengths), initial=0))
-    begins = [None if length is None else begin for length, begin in zip(lengths, ends, strict=False)]
-    return pa.array([*begins, ends[-1]], kind)
+    return pa.MapArray.from_arrays(offsets(lengths, pa.int32()), keys, items, type=kind)
 
 
 def _time_array(texts: Sequence[Any], kind: Type) -> Array:
     types = pa.types
     if types.is_duration(kind):
-        return pa.array([_units(text, _UNITS_A_SECOND[kind.unit]) for text in texts], pa.int64()).cast(kind)
+        return integers([_units(text, _UNITS_A_SECOND[kind.unit]) for text in texts], pa.int64()).cast(kind)
     if types.is_time(kind):
         dated = [None if text is None else f"1970-01-01T{text}" for text in texts]
-        return pa.array(dated, pa.string()).cast(pa.timestamp(kind.unit)).cast(kind)
+        return strings(dated).cast(pa.timestamp(kind.unit)).cast(kind)
     numbers = [text if text is not None and text.lstrip("-").isdigit() else None for text in texts]
     dated = [None if number is not None else text for text, number in zip(texts, numbers, strict=True)]
-    found = pa.array(dated, pa.string()).cast(kind)
+    found = strings(dated).cast(kind)
     if not any(numbers):
         return found
-    counts = pa.array([None if number is None else int(number) for number in numbers], pa.int64())
+    counts = integers([None if number is None else int(number) for number in numbers], pa.int64())
     counted = counts.cast(pa.int32()).cast(kind) if types.is_date32(kind) else counts.cast(kind)
     return pc.coalesce(counted, found)
 
