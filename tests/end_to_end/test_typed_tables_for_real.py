@@ -218,3 +218,18 @@ def test_a_dataset_folder_and_several_files(work: Work, tmp_path: Path) -> None:
         work.write(f"part{number}.parquet", work.table("out.parquet").select(["n"]).slice(2 * number, 2))
     work.run("part*.parquet", "parts.feather", "-t", "word{n}")
     assert work.table("parts.feather")["answer"].to_pylist() == [f"word{number}" for number in range(4)]
+
+
+def test_answers_that_were_shared_or_taken_over_say_so(work: Work) -> None:
+    work.write("in.parquet", pa.table({"text": ["a", "b", "a"]}))
+    first = work.run("in.parquet", "out.parquet", "-t", "{text}", "--temperature", "0", "--dedup")
+    found = work.table("out.parquet")
+    assert found.column_names[:3] == ["text", "shares_answer_of", "answer"]
+    assert found["shares_answer_of"].to_pylist() == [None, None, 0]
+    assert found["answer"].to_pylist() == ["a", "b", "a"]
+    work.write("more.parquet", pa.table({"text": ["a", "c"]}))
+    work.run("more.parquet", "more.arrow", "-t", "{text}", "--temperature", "0", "--reuse", "@last")
+    again = work.table("more.arrow")
+    assert again.column_names[:3] == ["text", "reused_from", "answer"]
+    assert [bool(batch_id) for batch_id in again["reused_from"].to_pylist()] == [True, False]
+    assert again["reused_from"].to_pylist()[0] in first.err

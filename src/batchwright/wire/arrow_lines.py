@@ -27,7 +27,7 @@ from batchwright.wire.arrow_types import BATCH_ID, Array, Schema, schema_of
 from batchwright.wire.arrow_values import array_of
 from batchwright.wire.json_text import whole_characters
 from batchwright.wire.reply import read_reply
-from batchwright.wire.table_lines import REUSED, WITHOUT_COLUMNS, free_names, read_columns
+from batchwright.wire.table_lines import REUSED, SHARES, WITHOUT_COLUMNS, free_names, read_columns, shared_answer
 
 COST = pa.decimal128(38, 12)
 """Exact: money is counted in 1e-12 USD."""
@@ -61,8 +61,10 @@ class ArrowLines:
         own = own_fields(spec)
         self._own = [(field.name, field.type) for field in own]
         first = own or [pa.field(WITHOUT_COLUMNS[0], pa.int64()), pa.field(WITHOUT_COLUMNS[1], pa.string())]
-        self._reused = spec.kept is not None
-        added = ({REUSED: pa.string()} if self._reused else {}) | ADDED | (VECTORS if embeddings else {})
+        self._shares, self._reused = spec.dedup, spec.kept is not None
+        before: dict[str, Any] = {SHARES: pa.int64()} if self._shares else {}
+        before |= {REUSED: pa.string()} if self._reused else {}
+        added = before | ADDED | (VECTORS if embeddings else {})
         names = free_names(tuple(added), [field.name for field in first])
         fields = [pa.field(name, kind) for name, kind in zip(names, added.values(), strict=True)]
         self._embeddings = embeddings
@@ -81,10 +83,11 @@ class ArrowLines:
         records = [view.record for view in views]
         replies = [read_reply(record.body if record is not None else b"") for record in records]
         said = [answer_fields(view, reply) for view, reply in zip(views, replies, strict=True)]
-        arrays = [_strings(column) for column in zip(*said, strict=True)]
+        arrays = [integers(list(map(shared_answer, views)), pa.int64())] if self._shares else []
         if self._reused:
-            arrays.insert(0, _strings(record.reused if record is not None else "" for record in records))
+            arrays.append(_strings(record.reused if record is not None else "" for record in records))
         arrays += [
+            *(_strings(column) for column in zip(*said, strict=True)),
             integers([(record.http_status or None) if record is not None else None for record in records], pa.int32()),
             *(_counts(records, name) for name in ("prompt_tokens", "completion_tokens", "cached_tokens")),
             strings([_cost(record) for record in records]).cast(COST),

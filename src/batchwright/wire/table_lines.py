@@ -92,8 +92,8 @@ class TableLines:
         if self._parsed is not None:
             fields += self._parsed.fields(view)
         if self._shares:
-            shares = view.record is not None and view.input.shares >= 0 and not view.record.attempts
-            fields.append(str(view.input.shares) if shares else "")
+            shared = shared_answer(view)
+            fields.append("" if shared is None else str(shared))
         if self._reused:
             fields.append(view.record.reused if view.record is not None else "")
         return self._line(fields + _added(view))
@@ -133,6 +133,12 @@ class _Sink:
 
     def write(self, text: str) -> None:
         self.text = text
+
+
+def shared_answer(view: RowView) -> int | None:
+    """The row whose answer this one has without having been sent, by its request_index."""
+    shares = view.record is not None and view.input.shares >= 0 and not view.record.attempts
+    return view.input.shares if shares else None
 
 
 def free_names(wanted: Sequence[str], taken: Sequence[str]) -> list[str]:
