@@ -15,11 +15,13 @@ import pytest
 import zstandard
 
 from batchwright.core.errors import InputRefused, UsageError
+from batchwright.core.row_options import RowTemplate
 from batchwright.runner import arrow_extra
 from batchwright.runner.arrow_files import FRAME_ROWS
 from batchwright.runner.deliver import check_delivery
 from batchwright.runner.request import Delivery
 from batchwright.runner.sniff import InputFormat
+from batchwright.wire.arrow_types import schema_of
 from support.sources import read, refused, source
 from support.typed_columns import every_type
 
@@ -89,8 +91,26 @@ class TestForms:
             '-0.01 2026-01-01T00:00:00 {"a":null,"b":null} -9223372036854775808 false',
         ]
         for prompt, system in (("{bytes}", ""), ("{text}", "{bytes}")):
-            with pytest.raises(UsageError, match=r"names the column \{bytes\}, which holds bytes \(binary\)"):
+            with pytest.raises(UsageError, match=r"made of the column \{bytes\}, which holds bytes \(binary\)"):
                 source(path, prompt=prompt, system=system)
+
+    def test_a_condition_sees_values_and_a_selection_keeps_their_types(self, tmp_path: Path) -> None:
+        path = parquet(tmp_path / "a.parquet", every_type())
+        with source(
+            path, prompt="{text}", model="m", where="price > 1.4 and whole == 1", select=("small", "whole")
+        ) as found:
+            rows = [row for chunk in found.chunks() for row in chunk]
+            assert found.columns == ("small", "whole")
+            assert [field.name for field in schema_of(found.arrow_schema)] == ["small", "whole"]
+            assert (found.rows, found.left_out.count, found.lines) == (1, 2, 3)
+        assert [json.loads(row.row.columns) for row in rows] == [{"small": "0.1", "whole": "1"}]
+        with pytest.raises(UsageError, match="--select"):
+            source(path, prompt="{text}", select=("none",))
+
+    def test_a_template_file_has_lists_and_numbers(self, tmp_path: Path) -> None:
+        text = "{% for mark in marks or [] %}{{ mark + 1 }};{% endfor %}{{ text or 'nothing' }}"
+        template = RowTemplate(name="t.jinja", text=text)
+        assert prompts(TEXTS, template=template) == ["2;3;good", "nothing", "ü {id}"]
 
     def test_a_large_file_is_read_a_few_rows_at_a_time(self, tmp_path: Path) -> None:
         table = pa.table({"text": [f"{number} {'x' * 1000}" for number in range(30_000)]})

@@ -83,6 +83,7 @@ class ArrowRows:
         options = replace(options, prompt=f"{{{self.guessed}}}") if self.guessed else options
         self.decoder = RowDecoder(options)
         self._most = options.max_row_bytes
+        self._images = options.images
         self._wants_values = options.template is not None or bool(options.where)
         if not self.sent:
             self.decoder.check_columns(self.columns)
@@ -136,11 +137,12 @@ class ArrowRows:
         return zip(*(plain_values(as_kept(column, kept_type(column.type))) for column in batch.columns), strict=True)
 
     def _refuse_binary(self, schema: Schema) -> None:
-        for name in sorted(self.decoder.find_templates(self.columns).used & set(self.columns)):
+        pictures = self._images.columns if self._images is not None else ()
+        for name in sorted((self.decoder.find_templates(self.columns).used | set(pictures)) & set(self.columns)):
             if holds_binary(schema.field(name).type):
                 raise UsageError(
-                    f"the template names the column {{{name}}}, which holds bytes ({schema.field(name).type}) and no "
-                    "text; leave it out, or make text of it first"
+                    f"the prompt is made of the column {{{name}}}, which holds bytes ({schema.field(name).type}) "
+                    "and no text; leave it out, or make text of it first"
                 )
 
     # --------------------------------------------------------------------------------------------------- as requests
