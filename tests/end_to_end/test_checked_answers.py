@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from batchwright.core.batch_spec import Destination, VendorProtocol
@@ -113,6 +114,11 @@ def test_columns_of_a_table(checked: Checked) -> None:
     again = checked.command(*arguments, "-t", prompt, "-m", "m")
     assert "nothing is sent" in again.err
     assert "would be lost" not in again.err
+    exported = checked.command("export", "@last", "-o", "out.parquet")
+    assert exported.code == 0, exported.err
+    typed = pq.read_table(checked.command.folder / "out.parquet").to_pylist()[0]
+    assert list(typed)[:6] == names
+    assert [typed[name] for name in names[:5]] == ["1", "mine", "good", "-3", "=1+1"]
 
 
 def test_failed_by_option(checked: Checked) -> None:

@@ -1,7 +1,8 @@
 """A typed table on its way out: rows -> record batches, the input's own columns first, then what came of each row.
 
 Own columns have the types they came with (`BatchSpec.arrow_schema`); those of a CSV are strings. An added column whose
-name the input has already is written with `_2` (`_3` ...) behind it, as in a CSV. What nobody knows is null.
+name the input has already is written with `_2` (`_3` ...) behind it, as in a CSV. Values that a schema makes columns of
+are strings, as they are in a CSV: a text as it is, anything else as its JSON. What nobody knows is null.
 """
 
 from __future__ import annotations
@@ -27,7 +28,15 @@ from batchwright.wire.arrow_types import BATCH_ID, Array, Schema, schema_of
 from batchwright.wire.arrow_values import array_of
 from batchwright.wire.json_text import whole_characters
 from batchwright.wire.reply import read_reply
-from batchwright.wire.table_lines import REUSED, SHARES, WITHOUT_COLUMNS, free_names, read_columns, shared_answer
+from batchwright.wire.table_lines import (
+    REUSED,
+    SHARES,
+    WITHOUT_COLUMNS,
+    ParsedColumns,
+    free_names,
+    read_columns,
+    shared_answer,
+)
 
 COST = pa.decimal128(38, 12)
 """Exact: money is counted in 1e-12 USD."""
@@ -64,6 +73,10 @@ class ArrowLines:
         self._shares, self._reused = spec.dedup, spec.kept is not None
         before: dict[str, Any] = {SHARES: pa.int64()} if self._shares else {}
         before |= {REUSED: pa.string()} if self._reused else {}
+        taken = (*(field.name for field in first), SHARES, REUSED, *ADDED, *VECTORS)
+        self._parsed = ParsedColumns(spec.answers.text, taken) if spec.answers is not None else None
+        if self._parsed is not None:
+            first = [*first, *(pa.field(name, pa.string()) for name in self._parsed.names)]
         added = before | ADDED | (VECTORS if embeddings else {})
         names = free_names(tuple(added), [field.name for field in first])
         fields = [pa.field(name, kind) for name, kind in zip(names, added.values(), strict=True)]
@@ -73,6 +86,9 @@ class ArrowLines:
     def batch(self, views: Sequence[RowView]) -> Any:
         """One `RecordBatch` of these rows."""
         columns = self._own_columns(views) if self._own else _labels(views)
+        if self._parsed is not None:
+            texts = map(self._parsed.texts, views)
+            columns += [_strings(column) for column in zip(*texts, strict=True)]
         return pa.RecordBatch.from_arrays([*columns, *self._added(views)], schema=self.schema)
 
     def _own_columns(self, views: Sequence[RowView]) -> list[Array]:

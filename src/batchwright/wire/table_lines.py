@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from batchwright.core.rows import RowView
-from batchwright.wire.answer_fields import answer_fields
+from batchwright.wire.answer_fields import answer_fields, cell_text
 from batchwright.wire.answer_values import parsed_text
 from batchwright.wire.json_text import BOM, whole_characters
 from batchwright.wire.reply import NULL
@@ -47,7 +47,6 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 read_columns = msgspec.json.Decoder(dict[str, str | None]).decode
 """A row's own columns by name; None where a typed table has null."""
-_read_any = msgspec.json.Decoder().decode
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NULL = msgspec.Raw(NULL)
 
@@ -117,13 +116,20 @@ class ParsedColumns:
         self.names = tuple(names)
 
     def fields(self, view: RowView) -> list[str]:
+        """Cells of a table. Only what is a text there can be a formula: a number may begin with a minus."""
+        values = self._values(view)
+        return [_harmless(cell_text(value)) if bytes(value)[:1] == b'"' else cell_text(value) for value in values]
+
+    def texts(self, view: RowView) -> list[str]:
+        """A text as it is, anything else as its JSON; empty: nothing."""
+        return [cell_text(value) for value in self._values(view)]
+
+    def _values(self, view: RowView) -> list[bytes | msgspec.Raw]:
         text = parsed_text(view)
         if not self._properties:
-            return [_cell(text)]
-        if text[:1] != b"{":
-            return [""] * len(self._properties)
-        values = _read_fields(text)
-        return [_cell(bytes(values.get(name, _NULL))) for name in self._properties]
+            return [text]
+        values = _read_fields(text) if text[:1] == b"{" else {}
+        return [values.get(name, _NULL) for name in self._properties]
 
 
 class _Sink:
@@ -169,18 +175,6 @@ def _added(view: RowView) -> list[str]:
         "" if cost == NULL else cost.decode(),
         str(view.attempts),
     ]
-
-
-def _text(value: bytes) -> str:
-    """A string as it is, null as nothing, anything else (a list of parts) as its JSON."""
-    if value == NULL:
-        return ""
-    return str(_read_any(value)) if value[:1] == b'"' else value.decode("utf-8")
-
-
-def _cell(value: bytes) -> str:
-    """Of a value's texts only: a number may begin with a minus."""
-    return _harmless(_text(value)) if value[:1] == b'"' else _text(value)
 
 
 def _harmless(text: str) -> str:
