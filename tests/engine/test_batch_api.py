@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchwright.core import row_map
 from batchwright.core.batch_spec import BatchSpec, Destination, VendorProtocol, grouped
+from batchwright.core.batch_state import Pause, PauseCause
 from batchwright.core.failures import FailureKind
 from batchwright.core.recall import recall_ms
 from batchwright.core.records import InputRow, SegmentInput
@@ -99,6 +101,7 @@ def play(scene: Scene, api: SlowApi, *, live_too: bool = False, deadline_s: floa
                 store,
                 batch_id=place.group,
                 vendor=place.vendor,
+                live_too=place.live_too,
                 clock=Clock(),
                 chance=Chance(),
                 thread=writer,
@@ -353,6 +356,55 @@ def test_a_vendor_that_is_away_ends_nothing() -> None:
     store = play(away, api)
     assert counts(store) == {16: ROWS}
     assert store.get_batch("batch_a").tally.attempts == ROWS
+
+
+async def paused_and_resumed(fleet: Fleet, api: SlowApi, store: Store) -> None:
+    fleet.start("w", concurrency=16)
+    await until(lambda: bool(api.made), at_most_s=100)
+    await asyncio.sleep(5)
+    store.pause_batch("batch_a", Pause(cause=PauseCause.USER, reason="a while", since_ms=EPOCH_MS))
+    await until(lambda: not store.is_held("batch_a"), at_most_s=100)
+    await asyncio.sleep(20)
+    store.resume_batch("batch_a")
+    await until(is_settled(store), at_most_s=6_000, step_s=5.0)
+
+
+@pytest.mark.parametrize("live_too", [False, True])
+def test_a_pause_leaves_rows_where_they_are_for_the_same_worker_too(live_too: bool) -> None:
+    api = SlowApi()
+    store = play(paused_and_resumed, api, live_too=live_too)
+    tally = store.get_batch("batch_a").tally
+    assert (counts(store), tally.attempts, tally.doubts) == ({16: ROWS}, ROWS, 0)
+    assert len(api.made) == 1
+
+
+def test_a_retry_goes_through_the_api_that_its_cancel_had_called_back() -> None:
+    api = SlowApi()
+
+    async def cancelled_and_retried(fleet: Fleet, api: SlowApi, store: Store) -> None:
+        seat = fleet.start("w", concurrency=16)
+        await until(lambda: bool(api.made), at_most_s=100)
+        await asyncio.sleep(300)
+        store.request_close("batch_a", FailureKind.CANCELLED, EPOCH_MS)
+        seat.worker.look_at_flags()
+        await until(is_settled(store), at_most_s=1_000)
+        await asyncio.sleep(60)
+        store.reopen("batch_a", row_map.RETRIED_BYTES)
+        seat.worker.look_again()
+        await until(is_settled(store), at_most_s=6_000, step_s=5.0)
+
+    store = play(cancelled_and_retried, api)
+    assert counts(store) == {16: ROWS}
+    assert set(api.billed().values()) == {1}
+    assert len(api.made) == 2
+
+
+def test_what_no_file_can_hold_goes_live_where_it_may() -> None:
+    odd = frozenset({b'{"row":3}', b'{"row":50}'})
+    store = play(work_to_the_end, SlowApi(unfit_bodies=odd), live_too=True)
+    assert counts(store) == {16: ROWS}
+    store = play(work_to_the_end, SlowApi(unfit_bodies=odd))
+    assert counts(store) == {16: ROWS - 2, 41: 2}
 
 
 def test_when_it_is_called_back() -> None:

@@ -55,6 +55,8 @@ class SlowApi:
     """Bodies of rows without a line in the output."""
     bad_lines: frozenset[bytes] = frozenset()
     """Bodies for which the vendor refuses the whole batch, and says which."""
+    unfit_bodies: frozenset[bytes] = frozenset()
+    """Rows that cannot go into any batch."""
     expires: bool = False
     """Half of each batch is not done when the window is over."""
     away: bool = False
@@ -68,6 +70,8 @@ class SlowApi:
     """Rows that it did, and bills, by body."""
 
     def unfit(self, endpoint: str, body: bytes) -> Answer | None:
+        if body in self.unfit_bodies:
+            return Answer(kind=FailureKind.INVALID_REQUEST, code="unfit", message="no words for it")
         return None
 
     async def create(self, lines: Iterable[BatchLine], order: BatchOrder) -> CreatedBatch:

@@ -108,6 +108,7 @@ async def open_vendors(
             seat.groups,
             batch_id=destination.group,
             vendor=destination.vendor,
+            live_too=destination.live_too,
             attached=destination.attached,
             clock=clock,
             chance=SystemChance(),

@@ -135,6 +135,7 @@ class Floor:
             destination = destination_of(key, context.spec.destinations)
             desk = self._desk_at(key, destination, now_s, limits=self._limits_of(key, context))
             context.desks[lane_text] = desk
+            desk.recalled = ""  # a batch API's desk is of one batch, and this is another round of it
             self._limit(desk, now_s)
         return desk
 

@@ -77,6 +77,7 @@ class GroupingVendor:
         *,
         batch_id: str,
         vendor: str,
+        live_too: bool = False,
         attached: str = "",
         clock: Clock,
         chance: Chance,
@@ -85,7 +86,7 @@ class GroupingVendor:
         report: Callable[[str], None],
     ) -> None:
         self._api, self._groups = api, groups
-        self._batch_id, self._vendor = batch_id, vendor
+        self._batch_id, self._vendor, self._live_too = batch_id, vendor, live_too
         self._attached: GroupWork | None = None
         """A batch that was created elsewhere: the first attempt of every row is in it, under its custom_id."""
         if attached:
@@ -105,7 +106,7 @@ class GroupingVendor:
         """When the first of those came."""
         self._linger: asyncio.TimerHandle | None = None
         self._places: dict[RowAttempt, tuple[GroupWork, str]] = {}
-        """Attempts of groups that were kept before: their group, and what they are called there."""
+        """Attempts that are in a group: which one, and what they are called there."""
         self._loading: asyncio.Task[None] | None = None
         self._loaded = False
         self._homes: dict[Row, GroupWork] = {}
@@ -125,6 +126,8 @@ class GroupingVendor:
 
     def send_row(self, ask: RowAsk, endpoint: str, body: bytes, on_end: Callable[[Answer], None]) -> Row:
         row = Row(ask, endpoint, body, on_end=on_end, abandoned=self._abandon)
+        if self._recalled and not (self._tasks or self._arrived):
+            self._recalled = ""  # that was in another round
         if not self._arrived:
             self._first_s = self._clock.now_s()
         self._arrived.append(row)
@@ -222,7 +225,7 @@ class GroupingVendor:
                 row.answer(_called_back(self._recalled))
                 continue
             if (unfit := self._api.unfit(row.endpoint, row.body)) is not None:
-                row.answer(unfit)
+                row.answer(_not_here(unfit) if self._live_too else unfit)
                 continue
             place = (row.endpoint, row.ask.model if limits.one_model else "")
             size = len(row.body) + LINE_BYTES
@@ -246,8 +249,9 @@ class GroupingVendor:
             kept_at_ms=self._clock.now_ms(),
         )
         work = GroupWork(group, {row_id(tag, row.attempt): row for row in rows})
-        for row in rows:
+        for name, row in work.rows.items():
             self._homes[row] = work
+            self._places[row.attempt] = work, name
         return work
 
     def _begin(self, work: GroupWork) -> None:
@@ -260,6 +264,12 @@ class GroupingVendor:
     def _done(self, work: GroupWork, task: asyncio.Task[None]) -> None:
         if self._tasks.get(work) is task:
             del self._tasks[work]
+        if (
+            not work.group.vendor_batch_id
+        ):  # nothing of it is there: each of its rows has ended, or is in another by now
+            for attempt in work.group.rows:
+                if self._places.get(attempt, (None, ""))[0] is work:
+                    del self._places[attempt]
         for row in work.rows.values():
             self._homes.pop(row, None)
 
@@ -283,7 +293,7 @@ class GroupingVendor:
             halves = [left.popleft() for _ in range(middle)], list(left)
             for half in halves:
                 self._begin(self._new_work(half))
-        elif end is End.SENT_ANEW and left:
+        elif end is End.SENT_ANEW:
             for attempt in work.group.rows:
                 self._places.pop(attempt, None)
             self._arrived += left
@@ -310,6 +320,11 @@ class GroupingVendor:
             )
             self._cancels.add(cancel)
             cancel.add_done_callback(self._cancels.discard)
+
+
+def _not_here(unfit: Answer) -> Answer:
+    """The vendor itself may take it."""
+    return Answer(kind=FailureKind.UNREACHABLE, code=unfit.code, message=f"not for the batch API: {unfit.message}")
 
 
 def _called_back(why: str) -> Answer:
