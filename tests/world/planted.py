@@ -200,7 +200,7 @@ PLANTED = (
         (10, 11, 14, 5, 8),
     ),
     Planted(forget_the_cap, frozenset({Law.CAP}), range(10), (1, 2, 3, 4)),
-    Planted(replace_an_answer_by_a_failure, frozenset({Law.KEEPS_ANSWERS}), range(46, 50)),
+    Planted(replace_an_answer_by_a_failure, frozenset({Law.KEEPS_ANSWERS}), range(46, 54)),
     Planted(send_although_the_lease_may_be_over, frozenset({Law.ONE_HOLDER}), range(1000, 1012)),
     Planted(file_a_retry_by_position, frozenset({Law.OWN_ANSWER, Law.NOT_TWICE, Law.RESERVED_BEFORE_SENT}), range(10)),
     Planted(send_on_what_was_written_for_the_first, frozenset({Law.ROUTE}), range(10, 60), (13, 14, 16)),

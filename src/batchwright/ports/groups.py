@@ -32,7 +32,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     """The destination's name."""
     rows: tuple[RowAttempt, ...]
     ids: tuple[str, ...] = ()
-    """What each row is called at the vendor; empty: by tag and attempt (`vendors.group_work.row_id`)."""
+    """What each row is called at the vendor; empty: by tag and attempt (`vendors.group_rows.row_id`)."""
     vendor_batch_id: str = ""
     """Empty: nobody has heard of one."""
     keeper: str = ""

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from batchwright.core.errors import StoreError
 from batchwright.core.failures import KINDS, FailureKind, SentAgain
 from batchwright.ports.clock import Clock
-from batchwright.ports.groups import Group, Groups, RowAttempt
-from batchwright.ports.vendor import Answer, RowAsk
+from batchwright.ports.groups import Groups
+from batchwright.ports.vendor import Answer
 from batchwright.ports.vendor_batches import (
     BatchFault,
     BatchLine,
@@ -33,6 +32,8 @@ from batchwright.ports.vendor_batches import (
     VendorBatches,
     VendorBatchState,
 )
+from batchwright.vendors.group_answers import gone, missing, not_done, window_passed
+from batchwright.vendors.group_rows import End, GroupWork, Row, StoreThread
 
 T = TypeVar("T")
 
@@ -56,93 +57,6 @@ LOOK_FOR_ROOM_S = 0.01
 """How often it is asked whether more answers may be handed over."""
 RECALL_PATIENCE_S = 60.0
 """How long a batch that was called back may take to say what it has done."""
-
-
-class StoreThread(Protocol):
-    """Where the store may be waited for."""
-
-    async def do(self, work: Callable[[], T]) -> T: ...
-
-
-class Row:
-    """A row at the batch API, from `send_row` to its answer. Implements `ports.vendor.GroupCall`."""
-
-    __slots__ = ("_abandoned", "ask", "body", "endpoint", "on_end")
-
-    def __init__(
-        self,
-        ask: RowAsk,
-        endpoint: str,
-        body: bytes,
-        *,
-        on_end: Callable[[Answer], None],
-        abandoned: Callable[[Row], None],
-    ) -> None:
-        self.ask = ask
-        self.endpoint = endpoint
-        self.body = body
-        self.on_end: Callable[[Answer], None] | None = on_end
-        """None: it has its answer, or nobody here waits for one."""
-        self._abandoned = abandoned
-
-    @property
-    def attempt(self) -> RowAttempt:
-        return RowAttempt(self.ask.row_index, self.ask.attempts)
-
-    def answer(self, answer: Answer) -> None:
-        on_end, self.on_end = self.on_end, None
-        if on_end is not None:
-            on_end(answer)
-
-    def abort(self) -> None:
-        if self.on_end is not None:
-            self.on_end = None
-            self._abandoned(self)
-
-    def leave(self) -> None:
-        self.on_end = None
-
-
-def row_id(tag: str, attempt: RowAttempt) -> str:
-    """What a row is called at the vendor: no other row of any group is called so."""
-    return f"{tag[-8:]}-{attempt.row_index}-{attempt.attempts}"
-
-
-class End(Enum):
-    """What is to become of the rows of a group that have no answer."""
-
-    ANSWERED = auto()
-    """There are none."""
-    SENT_ANEW = auto()
-    """Nothing of them was done: they go into other groups."""
-    SPLIT = auto()
-    """The vendor refused all of it for something in it: in two halves."""
-
-
-@dataclass(eq=False)
-class GroupWork:
-    """A group and who waits for its rows."""
-
-    group: Group
-    rows: dict[str, Row] = field(default_factory=dict)
-    """By what each is called at the vendor; those that somebody here waits for, or waited for."""
-    ours: bool = True
-    """This process keeps it; False: an earlier or another one did."""
-    waiting: str = ""
-    """What it waits for, for a person."""
-    recalled: str = ""
-    """Why it was called back; empty: it was not."""
-    recall: asyncio.Event = field(default_factory=asyncio.Event)
-    view: BatchView | None = None
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """What its rows are called there, in order."""
-        return self.group.ids or [row_id(self.group.tag, attempt) for attempt in self.group.rows]
-
-    def left(self) -> list[Row]:
-        """Those that wait for an answer."""
-        return [row for row in self.rows.values() if row.on_end is not None]
 
 
 @dataclass(slots=True)
@@ -216,7 +130,7 @@ class Carrier:
         while True:
             if work.recalled:
                 for row in work.left():
-                    row.answer(_not_done(work.recalled))
+                    row.answer(not_done(work.recalled))
                 await self._forget(work)
                 return End.ANSWERED
             try:
@@ -309,11 +223,11 @@ class Carrier:
             # A row that joined while it was read is not among these: it is read again for that one.
             for row in left:
                 if view.state is VendorBatchState.COMPLETED and row not in undone:
-                    row.answer(_missing(view.batch_id))
+                    row.answer(missing(view.batch_id))
                 elif work.recalled:
-                    row.answer(_not_done(work.recalled))
+                    row.answer(not_done(work.recalled))
                 else:
-                    row.answer(_window_passed(view))
+                    row.answer(window_passed(view))
         return End.ANSWERED
 
     async def _all_joined(self, work: GroupWork) -> None:
@@ -337,7 +251,7 @@ class Carrier:
             except BatchFault as fault:
                 if fault.kind is FailureKind.MISSING_FROM_UPSTREAM:
                     for row in work.left():
-                        row.answer(_gone(name, self._vendor))
+                        row.answer(gone(name, self._vendor))
                     return None
                 if _is_over(called_back_s, self._clock.now_s()):
                     self._give_up(work)
@@ -491,31 +405,3 @@ def _progress_text(vendor: str, view: BatchView) -> str:
     of = f", {done:,} of {view.total:,}" if view.total > 0 else ""
     of = f", {view.progress_percent:.0f}%" if not of and view.progress_percent >= 0 else of
     return f"{view.batch_id} at {vendor} is {view.state_text}{of}"
-
-
-def _missing(vendor_batch_id: str) -> Answer:
-    return Answer(
-        kind=FailureKind.MISSING_FROM_UPSTREAM,
-        code="missing_from_upstream",
-        message=f"{vendor_batch_id} ended without a line for this row",
-    )
-
-
-def _gone(vendor_batch_id: str, vendor: str) -> Answer:
-    return Answer(
-        kind=FailureKind.MISSING_FROM_UPSTREAM,
-        code="no_such_batch",
-        message=f"{vendor} knows no batch {vendor_batch_id} (any more)",
-    )
-
-
-def _not_done(why: str) -> Answer:
-    return Answer(kind=FailureKind.UNREACHABLE, code="called_back", message=f"not done at the batch API: {why}")
-
-
-def _window_passed(view: BatchView) -> Answer:
-    return Answer(
-        kind=FailureKind.OVERLOADED,
-        code=f"batch_{view.state.value}",
-        message=f"{view.batch_id} ended as {view.state_text!r} before this row was done",
-    )

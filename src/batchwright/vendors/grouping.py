@@ -25,7 +25,9 @@ from batchwright.ports.clock import Chance, Clock
 from batchwright.ports.groups import Group, Groups, RowAttempt
 from batchwright.ports.vendor import Answer, CallListener, RowAsk
 from batchwright.ports.vendor_batches import LINE_BYTES, BatchFault, VendorBatches
-from batchwright.vendors.group_work import Carrier, End, GroupWork, Row, StoreThread, row_id
+from batchwright.vendors.group_answers import not_done, not_here
+from batchwright.vendors.group_rows import End, GroupWork, Row, StoreThread, row_id
+from batchwright.vendors.group_work import Carrier
 
 LINGER_S = 1.0
 """A group is not closed while rows still come: the larger it is the less there is to look at."""
@@ -222,10 +224,10 @@ class GroupingVendor:
         sizes: dict[tuple[str, str], int] = {}
         for row in rows:
             if self._recalled:
-                row.answer(_called_back(self._recalled))
+                row.answer(not_done(self._recalled))
                 continue
             if (unfit := self._api.unfit(row.endpoint, row.body)) is not None:
-                row.answer(_not_here(unfit) if self._live_too else unfit)
+                row.answer(not_here(unfit) if self._live_too else unfit)
                 continue
             place = (row.endpoint, row.ask.model if limits.one_model else "")
             size = len(row.body) + LINE_BYTES
@@ -320,12 +322,3 @@ class GroupingVendor:
             )
             self._cancels.add(cancel)
             cancel.add_done_callback(self._cancels.discard)
-
-
-def _not_here(unfit: Answer) -> Answer:
-    """The vendor itself may take it."""
-    return Answer(kind=FailureKind.UNREACHABLE, code=unfit.code, message=f"not for the batch API: {unfit.message}")
-
-
-def _called_back(why: str) -> Answer:
-    return Answer(kind=FailureKind.UNREACHABLE, code="called_back", message=f"not sent to the batch API: {why}")
