@@ -82,12 +82,20 @@ class Chance:
 Scene = Callable[[Fleet, SlowApi, Store], Awaitable[None]]
 
 
-def play(scene: Scene, api: SlowApi, *, live_too: bool = False, deadline_s: float = 0.0, knows: bool = True) -> Store:
+def play(
+    scene: Scene,
+    api: SlowApi,
+    *,
+    live_too: bool = False,
+    deadline_s: float = 0.0,
+    knows: bool = True,
+    segments: int = 4,
+) -> Store:
     store = open_store(":memory:")
     submit(
         store,
         "batch_a",
-        [segment(number, ROWS // 4, live_too=live_too) for number in range(4)],
+        [segment(number, ROWS // segments, live_too=live_too) for number in range(segments)],
         spec(live_too=live_too),
         created_at_ms=EPOCH_MS,
         deadline_ms=EPOCH_MS + int(deadline_s * 1000) if deadline_s else 0,
@@ -376,6 +384,48 @@ def test_a_pause_leaves_rows_where_they_are_for_the_same_worker_too(live_too: bo
     tally = store.get_batch("batch_a").tally
     assert (counts(store), tally.attempts, tally.doubts) == ({16: ROWS}, ROWS, 0)
     assert len(api.made) == 1
+
+
+@pytest.mark.parametrize("live_too", [False, True])
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_one_worker_left_there_another_joins_that_was_at_work_already(killed: bool, live_too: bool) -> None:
+    async def two(fleet: Fleet, api: SlowApi, store: Store) -> None:
+        seats = [fleet.start(name, concurrency=16) for name in ("w", "w2")]
+        await until(
+            lambda: len(api.made) >= 2 and all(one.vendor_batch_id for one in store.groups_of("batch_a")), at_most_s=100
+        )
+        await asyncio.sleep(5)
+        if killed:
+            await kill(seats[0], store)
+        else:
+            seats[0].worker.stop(grace=True)
+            await asyncio.wait([seats[0].task])
+            await seats[0].desk.close()
+        await until(is_settled(store), at_most_s=6_000, step_s=5.0)
+
+    api = SlowApi()
+    store = play(two, api, live_too=live_too, segments=40)
+    tally = store.get_batch("batch_a").tally
+    assert (counts(store), tally.attempts, tally.doubts) == ({16: ROWS}, ROWS, 0)
+    assert set(api.billed().values()) == {1}
+
+
+@pytest.mark.parametrize("away_s", [60.0, 900.0])
+def test_a_batch_of_ours_that_the_vendor_does_not_know_is_asked_for_again(away_s: float) -> None:
+    async def hidden(fleet: Fleet, api: SlowApi, store: Store) -> None:
+        fleet.start("w", concurrency=16)
+        await until(lambda: bool(api.made), at_most_s=100)
+        api.forgets = True
+        await asyncio.sleep(away_s)
+        api.forgets = False
+        await until(is_settled(store), at_most_s=6_000, step_s=5.0)
+
+    store = play(hidden, api := SlowApi())
+    if away_s < 600:
+        assert counts(store) == {16: ROWS}
+        assert len(api.made) == 1
+    else:
+        assert store.get_batch("batch_a").tally.doubts >= ROWS, "it may be billed: that is counted"
 
 
 def test_a_retry_goes_through_the_api_that_its_cancel_had_called_back() -> None:

@@ -61,6 +61,8 @@ class SlowApi:
     """Half of each batch is not done when the window is over."""
     away: bool = False
     """No call is answered."""
+    forgets: bool = False
+    """It knows no batch."""
     deaf: bool = False
     """It takes no notice of a cancel."""
     stuck: bool = False
@@ -137,7 +139,7 @@ class SlowApi:
 
     def _of(self, batch_id: str) -> Made:
         for made in self.made:
-            if made.batch_id == batch_id:
+            if made.batch_id == batch_id and not self.forgets:
                 return made
         raise BatchFault("no such batch", kind=FailureKind.MISSING_FROM_UPSTREAM, may_be_done=False)
 

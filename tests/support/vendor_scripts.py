@@ -71,7 +71,8 @@ ASKED_AGAIN = "This answer does not match the JSON schema"
 
 def first_text(request: Request) -> str:
     """Of a request that asks for an answer again: what was asked first; empty for any other."""
-    turns = request.messages or (request.input if isinstance(request.input, list) else [])
+    inputs = request.input if isinstance(request.input, list) else []
+    turns: list[Any] = request.messages or [turn for turn in inputs if isinstance(turn, dict)]
     if isinstance(request.prompt, str) and ASKED_AGAIN in request.prompt:
         return request.prompt
     found = [turn if isinstance(turn, Message) else Message(turn["role"], turn["content"]) for turn in turns]

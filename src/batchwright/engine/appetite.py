@@ -82,7 +82,9 @@ class Appetite:
             and desk.is_hungry(now_s)
         }
         newcomers = now_s >= self._newcomers_after_s and self._has_room_for_newcomers(room)
-        self._asks_without_need = bool(worker.floor.segments) and (newcomers or not hungry)
+        # The rows that others repeat may be anywhere, also where nobody is any more.
+        follows = not hungry and worker.followers.alone
+        self._asks_without_need = bool(worker.floor.segments) and (newcomers or not (hungry or follows))
         if not self._asks_without_need:
             # Whoever waits for sated lanes alone would take the place of rows that can be sent. One that is blocked is
             # never one of them: the same words may lead elsewhere for others, or under another key.
@@ -96,7 +98,9 @@ class Appetite:
         else:
             return None
         exclude = frozenset(
-            pair for pair, lanes in worker.floor.lane_sets.items() if not any(lane in hungry for lane in lanes)
+            pair
+            for pair, lanes in worker.floor.lane_sets.items()
+            if not (follows or any(lane in hungry for lane in lanes))
         )
         return ClaimRequest(
             limit=min(room.free_places, self._limit(hungry)),

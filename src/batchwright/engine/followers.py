@@ -66,6 +66,11 @@ class Followers:
         self._look_s = 0.0
         """When all of them are looked at again (loop seconds)."""
 
+    @property
+    def alone(self) -> bool:
+        """All that is held here waits for rows that others have, or nobody: no desk speaks up for it."""
+        return bool(self._waiting) and all(map(_only_follows, self._floor.segments.values()))
+
     def opened(self, segment: OpenSegment) -> None:
         """A segment was claimed: its followers wait, or their leaders' outcomes are here."""
         for index in segment.followers:
@@ -206,11 +211,7 @@ class Followers:
 
     def _park(self) -> None:
         """Segments that wait for others may not keep these out: beyond a fifth of the places they are given back."""
-        waiting = [
-            segment
-            for segment in self._floor.segments.values()
-            if segment.followers and sum(map(len, segment.followers.values())) == segment.open
-        ]
+        waiting = [segment for segment in self._floor.segments.values() if _only_follows(segment)]
         if not waiting or self._ready or self._to_look:
             return
         room = Room(self._floor, self._worker.settings)
@@ -218,6 +219,10 @@ class Followers:
         until_ms = self._worker.parts.clock.now_ms() + PARKED_MS
         for segment in waiting[places:]:
             self._worker.closing.park(segment, until_ms)
+
+
+def _only_follows(segment: OpenSegment) -> bool:
+    return bool(segment.followers) and sum(map(len, segment.followers.values())) == segment.open
 
 
 def _bytes_of(record: Record) -> int:

@@ -28,7 +28,8 @@ def need_pyarrow(what: str) -> None:
     """`what` needs it, for people. Raises UsageError where it is not installed."""
     if not has_pyarrow():
         raise UsageError(
-            f"{what} needs the extra `parquet` (pyarrow), which is not installed: pip install 'batchwright[parquet]'"
+            f"{what} needs the extra `parquet` (pyarrow), which is not installed: pip install 'batchwright[parquet]'; "
+            "in a checkout: uv run --extra parquet batchwright ..."
         )
 
 

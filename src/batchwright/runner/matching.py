@@ -2,7 +2,8 @@
 
 The input's requests go in first, by their hashes and in order. Then earlier rows are offered: an answer goes to the
 first row with the same request that has none yet, so that equal rows take equal ones one to one and in order, and an
-answer never stands for two rows. What is kept of answers is those that were given to a row.
+answer goes to one row (where rows shared one, each of them has it). What is kept of answers is those that were given to
+a row.
 
 A table in a temporary file, which is gone with this object and is no state: a process that dies begins anew.
 """

@@ -155,6 +155,8 @@ class _Run:
     def __init__(self, request: RunRequest, source: Source, seams: Seams) -> None:
         self._request, self._source, self._seams = request, source, seams
         self._options = plan.identity_options(request.rows, source.files_digest)
+        if request.dedup is not Dedup.OFF:  # it says which rows are asked at all
+            self._options["--dedup"] = request.dedup.value
         self._path = _path_of(request.source)
         self._identity = batch_identity(source.input_digest, self._options)
         self._read: InputCount | None = None

@@ -232,7 +232,7 @@ class Settings:
             raise UsageError(f"stop_after_failures: {error}") from None
         if via not in tuple(Via):
             raise UsageError(f"via: expected {', '.join(Via)}, found {via!r}")
-        destinations = self._through(Via(via))
+        destinations = self._through(Via(via), f"attach {attach}" if attach else f"--via {via}")
         if attach:
             destinations = attached(destinations, attach)
         answers = None
@@ -280,13 +280,13 @@ class Settings:
             metadata=dict(metadata or {}),
         )
 
-    def _through(self, via: Via) -> tuple[Destination, ...]:
+    def _through(self, via: Via, asked: str) -> tuple[Destination, ...]:
         """Raises UsageError where rows go to no vendor that could have a batch API."""
         if via is not Via.LIVE and self.simulates:
-            raise UsageError(f"--simulate sends nothing, so --via {via.value} would do nothing")
+            raise UsageError(f"--simulate sends nothing, so {asked} would do nothing")
         if via is not Via.LIVE and any(place.protocol is VendorProtocol.SERVICE for place in self.destinations):
-            raise UsageError(f"--service sends every row there, so --via {via.value} would do nothing")
-        return with_batch_apis(self.destinations, via)
+            raise UsageError(f"--service sends every row there, so {asked} would do nothing")
+        return with_batch_apis(self.destinations, via, asked)
 
 
 def _schema_vendors(destinations: tuple[Destination, ...]) -> frozenset[str]:

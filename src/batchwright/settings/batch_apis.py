@@ -14,8 +14,9 @@ MARK = "-batch"
 """After the vendor's name: what its batch API is called, in results and bills too."""
 
 
-def with_batch_apis(destinations: Sequence[Destination], via: Via) -> tuple[Destination, ...]:
-    """Raises UsageError where rows are to go through batch APIs and nobody has one that is known."""
+def with_batch_apis(destinations: Sequence[Destination], via: Via, asked: str) -> tuple[Destination, ...]:
+    """`asked`: what was asked for, for people. Raises UsageError where rows are to go through batch APIs and nobody has
+    one that is known."""
     if via is Via.LIVE:
         return tuple(destinations)
     from batchwright.vendors.batch_apis import batch_limits  # only where one is asked for
@@ -26,7 +27,7 @@ def with_batch_apis(destinations: Sequence[Destination], via: Via) -> tuple[Dest
     for place in destinations:
         if place.unusable or place.protocol in (VendorProtocol.LOCAL, VendorProtocol.SERVICE, VendorProtocol.SIMULATED):
             continue
-        api = _api_of(place, names, via)
+        api = _api_of(place, names, (via, asked))
         if batch_limits(place) is None:
             lacking.append(place.vendor)
             if via is Via.BATCH:
@@ -35,7 +36,7 @@ def with_batch_apis(destinations: Sequence[Destination], via: Via) -> tuple[Dest
             apis.append(api)
     if not any(not api.unusable for api in apis):
         why = _unknown(lacking[0]) if lacking else "no vendor that is set up has one"
-        raise UsageError(f"--via {via.value} sends rows through a vendor's own batch API, and {why}")
+        raise UsageError(f"{asked} goes through a vendor's own batch API, and {why}")
     return (*destinations, *apis)
 
 
@@ -52,11 +53,13 @@ def attached(destinations: Sequence[Destination], vendor_batch_id: str) -> tuple
     )
 
 
-def _api_of(place: Destination, taken: set[str], via: Via) -> Destination:
+def _api_of(place: Destination, taken: set[str], what: tuple[Via, str]) -> Destination:
+    """`what`: as of `with_batch_apis`."""
+    via, asked = what
     name = f"{place.vendor}{MARK}"
     if name in taken:
         raise UsageError(
-            f"--via {via.value}: the batch API of {place.vendor} is called {name}, and so is another vendor here; give "
+            f"{asked}: the batch API of {place.vendor} is called {name}, and so is another vendor here; give "
             "that one another name"
         )
     return msgspec.structs.replace(

@@ -15,11 +15,12 @@ def missing(vendor_batch_id: str) -> Answer:
     )
 
 
-def gone(vendor_batch_id: str, vendor: str) -> Answer:
+def gone(vendor_batch_id: str, vendor: str, *, ours: bool) -> Answer:
+    """`ours`: it was created here, so that it was there, and its rows may be done and billed."""
     return Answer(
-        kind=FailureKind.MISSING_FROM_UPSTREAM,
+        kind=FailureKind.TIMEOUT if ours else FailureKind.MISSING_FROM_UPSTREAM,
         code="no_such_batch",
-        message=f"{vendor} knows no batch {vendor_batch_id} (any more)",
+        message=f"{vendor} knows no batch {vendor_batch_id}" + (" any more; it may be billed" if ours else ""),
     )
 
 

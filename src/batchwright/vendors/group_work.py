@@ -49,6 +49,8 @@ UNSURE_MS = 30_000
 """A vendor's list may lack a batch that was just made: one that is not found counts as not made after this."""
 OTHERS_MS = 15 * 60_000
 """The same where another process kept the group, of which nobody knows that it is dead: it may still be uploading."""
+GONE_MS = 10 * 60_000
+"""A batch of ours that the vendor says it does not know is asked for again for so long."""
 FIND_MOST_S = 10.0
 """Between two looks for a batch by its tag, at most."""
 JOINS_S = 1.0
@@ -133,6 +135,10 @@ class Carrier:
                     row.answer(not_done(work.recalled))
                 await self._forget(work)
                 return End.ANSWERED
+            if len(work.left()) < len(rows):
+                # Some were let go of since: whoever has them now did not find them in this group, and sends them anew.
+                await self._forget(work)
+                return End.SENT_ANEW
             try:
                 return (await self._api.create(lines, order)).batch_id
             except BatchFault as fault:
@@ -242,6 +248,7 @@ class Carrier:
         name = work.group.vendor_batch_id
         wait_s, changed_ms, mark = LOOK_FIRST_S, self._clock.now_ms(), None
         called_back_s = None
+        missing_ms = 0
         while True:
             if work.recalled and called_back_s is None:
                 called_back_s, wait_s = self._clock.now_s(), LOOK_FIRST_S
@@ -250,14 +257,17 @@ class Carrier:
                 view = await self._api.look(name)
             except BatchFault as fault:
                 if fault.kind is FailureKind.MISSING_FROM_UPSTREAM:
-                    for row in work.left():
-                        row.answer(gone(name, self._vendor))
-                    return None
+                    missing_ms = missing_ms or self._clock.now_ms()
+                    if not work.group.tag or self._clock.now_ms() - missing_ms >= GONE_MS:
+                        for row in work.left():
+                            row.answer(gone(name, self._vendor, ours=bool(work.group.tag)))
+                        return None
                 if _is_over(called_back_s, self._clock.now_s()):
                     self._give_up(work)
                     return None
                 wait_s = await self._wait_again(work, fault, wait_s)
                 continue
+            missing_ms = 0
             work.view = view
             work.waiting = _progress_text(self._vendor, view)
             if view.state.has_ended:

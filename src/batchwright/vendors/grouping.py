@@ -109,8 +109,9 @@ class GroupingVendor:
         self._linger: asyncio.TimerHandle | None = None
         self._places: dict[RowAttempt, tuple[GroupWork, str]] = {}
         """Attempts that are in a group: which one, and what they are called there."""
-        self._loading: asyncio.Task[None] | None = None
-        self._loaded = False
+        self._known: set[str] = set()
+        """Tags of groups that were met."""
+        self._taking: asyncio.Task[None] | None = None
         self._homes: dict[Row, GroupWork] = {}
         self._tasks: dict[GroupWork, asyncio.Task[None]] = {}
         self._cancels: set[asyncio.Task[None]] = set()
@@ -150,7 +151,7 @@ class GroupingVendor:
         self._closing = True
         if self._linger is not None:
             self._linger.cancel()
-        tasks = [*self._tasks.values(), *([self._loading] if self._loading is not None else [])]
+        tasks = [*self._tasks.values(), *([self._taking] if self._taking is not None else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -170,24 +171,32 @@ class GroupingVendor:
         self._linger = asyncio.get_running_loop().call_later(max(0.0, min(LINGER_S, left_s)), self._look_now)
 
     def _look_now(self) -> None:
-        """Begins groups of what has come, once it is known what was kept before."""
+        """Begins groups of what has come."""
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
-        if self._closing or not self._arrived:
-            return
-        if not self._loaded:
-            if self._loading is None:
-                self._loading = asyncio.create_task(self._load(), name=f"groups of {self._batch_id}")
-            return
-        arrived, self._arrived = [row for row in self._arrived if row.on_end is not None], []
-        new = [row for row in arrived if not self._join(row)]
-        for rows in self._cut(new):
-            self._begin(self._new_work(rows))
+        if self._arrived and not self._closing and self._taking is None:
+            self._taking = asyncio.create_task(self._take_in(), name=f"groups of {self._batch_id}")
+
+    async def _take_in(self) -> None:
+        """Rows that are in no group that is known here are looked for among those that are kept by now, each time: a
+        worker elsewhere may have kept them since, and given them back."""
+        try:
+            while self._arrived:
+                arrived, self._arrived = self._arrived, []
+                unknown = [row for row in arrived if row.on_end is not None and not self._join(row)]
+                if unknown:
+                    await self._load()
+                    new = [row for row in unknown if row.on_end is not None and not self._join(row)]
+                    for rows in self._cut(new):
+                        self._begin(self._new_work(rows))
+        finally:
+            self._taking = None
 
     async def _load(self) -> None:
+        """Learns of groups that are kept. A store that cannot be read keeps rows waiting."""
         told = False
-        while not self._loaded:
+        while True:
             try:
                 kept = await self._thread.do(lambda: self._groups.groups_of(self._batch_id))
             except StoreError as error:
@@ -197,11 +206,11 @@ class GroupingVendor:
                 await self._clock.sleep(LOAD_AGAIN_S)
                 continue
             for group in kept:
-                if group.vendor == self._vendor:
+                if group.vendor == self._vendor and group.tag not in self._known:
+                    self._known.add(group.tag)
                     work = GroupWork(group, ours=False)
                     self._places.update(zip(group.rows, ((work, name) for name in work.ids), strict=True))
-            self._loaded = True
-        self._look_now()
+            return
 
     def _join(self, row: Row) -> bool:
         """Whether the row is in a group that was kept before; it is answered from there then."""
@@ -250,6 +259,7 @@ class GroupingVendor:
             keeper=self._keeper.name(),
             kept_at_ms=self._clock.now_ms(),
         )
+        self._known.add(tag)
         work = GroupWork(group, {row_id(tag, row.attempt): row for row in rows})
         for name, row in work.rows.items():
             self._homes[row] = work

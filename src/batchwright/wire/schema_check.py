@@ -64,10 +64,11 @@ class SchemaCheck:
         """What is wrong with a value, in words for a person or a model; empty: it matches. Raises nothing."""
         try:
             errors = list(islice(self._validator.iter_errors(value), MAX_LOOKED_AT))
-        except (RecursionError, referencing.exceptions.Unresolvable) as error:
+            errors.sort(key=relevance, reverse=True)
+            return [_sentence(error) for error in errors[:MAX_FINDINGS]]
+        except Exception as error:
+            # A number that no float can hold, a nesting beyond all bounds: the answer is paid, and no fault of ours.
             return [f"the schema cannot be applied to it: {type(error).__name__}"]
-        errors.sort(key=relevance, reverse=True)
-        return [_sentence(error) for error in errors[:MAX_FINDINGS]]
 
 
 def _read(text: str, name: str) -> dict[str, Any] | bool:
