@@ -57,6 +57,12 @@ def test_formats(format: str, good: str, bad: str) -> None:
     assert findings({"format": "of our own"}, bad) == []
 
 
+@pytest.mark.parametrize(("step", "value"), [(1e-300, float("inf")), (0.01, 10**400)])
+def test_a_number_that_the_check_falls_over_does_not_match(step: float, value: float) -> None:
+    (said,) = findings({"type": "object", "properties": {"a": {"multipleOf": step}}}, {"a": value})
+    assert said == "the schema cannot be applied to it: OverflowError"
+
+
 def test_references_lead_into_the_schema() -> None:
     tree = {"$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}}}
     schema = tree | {"$ref": "#/$defs/node"}
